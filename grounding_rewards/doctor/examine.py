@@ -286,7 +286,7 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
         if row.key in jpegs and row.image is not None:
             buffer = BytesIO()
             with suppress(ValueError):
-                small_image(load_image(row.image, draft=side), side).save(buffer, format="JPEG", quality=80)
+                small_image(load_image(row.image), side).save(buffer, format="JPEG", quality=80)
                 jpegs[row.key] = buffer.getvalue()
     return jpegs
 

@@ -26,7 +26,8 @@ from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import apply_to_rows, check_dataset, rows_with_sizes
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation, prompt_words
-from grounding_rewards.images.decoding import open_image, plain_format, stored_images
+from grounding_rewards.images.decoding import load_image, open_image, shown_image, stored_images
+from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.images.resize import limits_area, resized_size, size_within
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import get_reward
@@ -396,16 +397,18 @@ def _place_image(image: Any, folder: Path, final: Path) -> str:
         folder: where a new file is written.
         final: the path to which the caller moves that folder, with which the path of a new file begins.
     """
-    file_format = plain_format(image)
-    if file_format is None:
+    is_file = image["bytes"] is None
+    stored = None if is_file and is_dicom(image["path"]) else load_image(image)
+    # `shown_image` returns the same object if it changes nothing.
+    if stored is None or shown_image(stored) is not stored:
         # Trainers do not read such an image, for example DICOM.
         buffer = io.BytesIO()
         open_image(image).save(buffer, "PNG")
         data, ending = buffer.getvalue(), "png"
-    elif image["bytes"] is None:
+    elif is_file:
         return str(Path(image["path"]).absolute())
     else:
-        data, ending = image["bytes"], file_format.lower()
+        data, ending = image["bytes"], str(stored.format).lower()
     # Named by its content, an image that several rows show is written once.
     name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
     folder.mkdir(parents=True, exist_ok=True)

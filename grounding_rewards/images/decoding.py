@@ -75,19 +75,16 @@ def _dicom_file(source: Any) -> str | Path | None:
     return file if isinstance(file, str | Path) and is_dicom(file) else None
 
 
-def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
+def load_image(source: str | Path | Mapping[str, Any]) -> Image:
     """The image of a file with all its pixels, as it is stored: in its own mode, not turned.
 
     Args:
         source: as for `open_image`, DICOM files excepted.
-        draft: pixels of either side that are enough; a JPEG file may then be decoded to a smaller copy. 0 takes all.
 
     Raises:
         ValueError: as `open_image`.
     """
     with _opened(source) as image:
-        if draft:
-            image.draft(None, (draft, draft))
         pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if pages > 1:
             size = image.size
@@ -106,14 +103,12 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
     """Within this context, the image of a file, its header read; any error names the file."""
     from PIL import Image, UnidentifiedImageError
 
-    Image.init()
-    formats = [name for name in _FORMATS if name in Image.OPEN]
     encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
     try:
         # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
         with (
             Path(encoded["path"]).open("rb") if encoded["bytes"] is None else io.BytesIO(encoded["bytes"]) as data,
-            Image.open(data, formats=formats) as image,
+            Image.open(data, formats=_FORMATS) as image,
         ):
             yield image
     # Decoders raise errors of any type for files that were damaged or made to do damage.
@@ -123,8 +118,6 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
         if isinstance(error, UnidentifiedImageError):
             # Pillow's own words name the buffer in memory where it has no file.
             reason = "a file that no decoder knows"
-            if (encoded["bytes"] or b"")[128:132] == b"DICM":
-                reason = "the bytes of a DICOM file, of which only files are read"
         raise ValueError(
             f"Expected an image in {name!r}, got {reason}. Replace the file, or leave the image out."
         ) from error
@@ -148,7 +141,8 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
     from PIL.Image import alpha_composite, fromarray, new
 
     image = _upright(image)
-    if is_deep(image):
+    # Modes such as I;16 and F, which `convert("RGB")` cuts off at 255.
+    if image.mode[0] in "IF":
         return fromarray(spread(_deep_values(image), window))
     if image.mode in ("L", "RGB") and "transparency" not in image.info:
         return image
@@ -175,17 +169,6 @@ def _deep_values(image: Image) -> np.ndarray:
     return values
 
 
-def is_deep(image: Image) -> bool:
-    """Whether an image has more than 8 bits a pixel and channel, which `convert("RGB")` cuts off at 255.
-
-    Example:
-        >>> from PIL import Image
-        >>> is_deep(Image.new("I;16", (4, 4))), is_deep(Image.new("RGB", (4, 4)))
-        (True, False)
-    """
-    return image.mode[0] in "IF"
-
-
 def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
     """Map stored values to 8 bits: black up to the low end of the window, white from the high end on.
 
@@ -203,9 +186,6 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
     """
     import numpy as np
 
-    if values.dtype == np.uint16:
-        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
-        return spread(np.arange(2**16, dtype=np.float64)[None], window or value_range(values))[0][values]
     values = values.astype(np.float64)
     is_finite = np.isfinite(values)
     if window is None:
@@ -263,40 +243,9 @@ def image_size(image: Any) -> tuple[int, int]:
         # Of TIFF files, some versions of Pillow give the size as stored, others upright.
         tags = getattr(opened, "tag_v2", {})
         width, height = tags.get(_TIFF_WIDTH, opened.width), tags.get(_TIFF_HEIGHT, opened.height)
-        return (height, width) if _orientation(opened) in _TURNED else (width, height)
-
-
-def _orientation(opened: Image) -> int:
-    """How an image is turned, 1 to 8, by its EXIF data; 1 is upright."""
-    # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
-    exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
-    return int(exif.get(_EXIF_ORIENTATION, 1))
-
-
-def plain_format(image: Mapping[str, Any]) -> str | None:
-    """The format of an encoded image, such as `PNG`, if any program sees it as `open_image` does; else None.
-
-    Such an image is grey or RGB, of 8 bits, upright and without alpha.
-
-    Args:
-        image: the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
-
-    Raises:
-        ValueError: there is no such file, or it is no image; it is named.
-
-    Example:
-        >>> from PIL import Image
-        >>> image = io.BytesIO()
-        >>> Image.new("I;16", (3, 2)).save(image, "PNG")
-        >>> plain_format({"bytes": image.getvalue(), "path": None}) is None
-        True
-    """
-    if _dicom_file(image) is not None:
-        return None
-    with _opened(image) as opened:
-        if opened.mode not in ("L", "RGB") or "transparency" in opened.info:
-            return None
-        return opened.format if _orientation(opened) == 1 else None
+        # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
+        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+        return (height, width) if exif.get(_EXIF_ORIENTATION) in _TURNED else (width, height)
 
 
 def has_shape(image: tuple[float, float], size: tuple[float, float]) -> bool:

@@ -230,8 +230,6 @@ def _read_grey_frame(path: str | Path) -> FileDataset:
     colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
     if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
         raise _RefusedError("a grey image, MONOCHROME1 or MONOCHROME2", f"{colours[0]}", "Leave out the file")
-    if "PixelData" not in dataset:
-        raise _RefusedError("integer pixels in PixelData", "none", "Leave out the file")
     if not 1 <= (dataset.get("BitsStored") or 0) <= 16:
         raise _RefusedError("1 to 16 bits stored", f"{dataset.get('BitsStored')}", "Leave out the file")
     return dataset

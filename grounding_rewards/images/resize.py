@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.config_files import find_shipped
@@ -178,18 +177,14 @@ def _squeezes(processor: Any) -> bool:
     return not cuts and bool(size.get("width") and size.get("height"))
 
 
+def _kind(processor: Any) -> str:
+    """The name of an image processor's class without its endings, of which Pil is that of the one with Pillow."""
+    return type(_image_processor(processor)).__name__.removesuffix("Pil").removesuffix("ImageProcessor")
+
+
 def _image_processor(processor: Any) -> Any:
     """The image processor of a processor, or the one that was given."""
     return getattr(processor, "image_processor", processor)
-
-
-def _kind(processor: Any) -> str:
-    """The name of an image processor's class without its endings.
-
-    The same rule holds for the implementations with Pillow, with torchvision, and that of earlier releases.
-    """
-    name = type(_image_processor(processor)).__name__
-    return name.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")
 
 
 def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
@@ -301,12 +296,11 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
     return dataset.map(fit, input_columns="image", with_indices=True, desc="shrinking images")
 
 
-def largest_image(dataset: Dataset, processor: Any) -> str:
-    """Say in one line, for the start of a command, how large images are when the model sees them.
+def largest_image(processor: Any) -> str:
+    """Say in one line, for the start of a command, how large images are at most when the model sees them.
 
     Example:
-        >>> from datasets import Dataset
-        >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
+        >>> largest_image("a processor as its makers left it")
         'Image size: as the processor of the model says.'
     """
     limit = image_pixel_limit(processor)
@@ -315,20 +309,5 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         return f"Image size: {own_limit}as the processor of the model says."
     image_processor = _image_processor(processor)
     by = "the model's own limit" if limit is None else "max_image_pixels"
-    line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
-    fed = list(stored_sizes(dataset)) if "image" in dataset.column_names else []
-    if not any(fed):
-        return f"{line}."
-    # The images may be smaller copies of the originals.
-    originals: Iterable[Any] = fed
-    if {"width", "height"} <= set(dataset.column_names):
-        rows = dataset.with_format(None)
-        stated = zip(rows["width"], rows["height"], strict=True)
-        originals = [image if None in size else size for size, image in zip(stated, fed, strict=True)]
-    resized = [(resized_size(processor, *size), image) for size, image in zip(fed, originals, strict=True) if size]
-    (width, height), original = max(resized, key=lambda pair: math.prod(pair[0]))
-    side = image_processor.patch_size * image_processor.merge_size
-    return (
-        f"{line}; the largest image, {original[0]} x {original[1]}, is seen as {width} x {height}, "
-        f"{width * height // side**2} image tokens."
-    )
+    pixels, side = image_processor.size["longest_edge"], image_processor.patch_size * image_processor.merge_size
+    return f"Image size: at most {pixels} pixels ({by}), {pixels // side**2} image tokens."

@@ -116,7 +116,7 @@ def prepare_asking(
     notes = set_image_size(processor, max_image_pixels) + tool_notes(model_path)
     dataset = add_columns(dataset, processor, box_format, bad_rows=bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
-    image_size = largest_image(dataset, processor)
+    image_size = largest_image(processor)
     print(*notes, image_size, sep="\n", file=sys.stderr)
     fitted_images = fit_images(dataset, processor)
     check_processor(processor, fitted_images, source)

@@ -181,7 +181,7 @@ def _train(
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(callbacks.Progress(labels))
-    _print_notes(config, largest_image(trainer.train_dataset, trainer.processing_class))
+    _print_notes(config, largest_image(trainer.processing_class))
     if trainer.is_world_process_zero():
         run_folder.claim(resolved)
     trainer.accelerator.wait_for_everyone()

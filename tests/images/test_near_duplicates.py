@@ -77,8 +77,3 @@ def test_blocks_do_not_change_what_is_found(monkeypatch):
     assert found == [(3, 12), (7, 14)]
     monkeypatch.setattr("grounding_rewards.images.near_duplicates._BLOCK", 4)
     assert sorted(find_near_duplicates(signatures)) == found
-
-
-@pytest.mark.parametrize("signatures", [[], [None], [None, None]])
-def test_nothing_to_compare(signatures):
-    assert list(find_near_duplicates(signatures)) == []
