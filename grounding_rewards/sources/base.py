@@ -149,8 +149,8 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
 
     Example:
         >>> from grounding_rewards.sources import get_source
-        >>> source_options(get_source("nih-chestxray14").read, ["negatives=false"])
-        {'negatives': False}
+        >>> source_options(get_source("voc").read, ["one_based=false"])
+        {'one_based': False}
     """
     own_options = _own_options(read)
     options: dict[str, Any] = {}

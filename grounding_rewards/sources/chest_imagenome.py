@@ -51,45 +51,41 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
     Args:
         root: the folder of the dataset.
         split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
-        sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
-            for an image that is not in it, width and height are None, and the image has to say.
+        sizes: a CSV file with `dicom_id`, `Columns` and `Rows` of every image, such as `mimic-cxr-2.0.0-metadata.csv`;
+            without it, width and height are None, and the image has to say.
 
     Returns:
         Images in the order of the tables; `extra["view"]` is the projection.
     """
     root = Path(root)
     tables.check_split(split, [*map(split_name, _SILVER), "gold"])
-    known_sizes = {} if sizes is None else tables.read_sizes(sizes, "dicom_id")
+    known_sizes = None if sizes is None else tables.read_sizes(sizes, "dicom_id")
     if split == "gold":
         return _gold_images(root, known_sizes)
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
     rows = []
     for own_split, path in tables.split_paths(root, split, files).items():
-        rows += [(own_split, cells) for _, cells in tables.read_rows(path, _ABOUT, ("ViewPosition",))]
-    if known_sizes and known_sizes.keys().isdisjoint(cells[0] for _, cells in rows):
-        raise ValueError(
-            f"Expected sizes of images of the dataset for sizes, got none of them in {str(sizes)!r}. Name another "
-            "table, or leave it out."
-        )
+        rows += [(own_split, *row) for row in tables.read_rows(path, _ABOUT, ("ViewPosition",))]
 
-    def image(split: str, cells: Sequence[str]) -> AnnotatedImage | None:
+    def image(split: str, place: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
         """The image of a row, with the boxes of its scene graph; None if it has no scene graph."""
         graph = graphs / f"{cells[0]}_SceneGraph.json"
         if not graph.is_file():
             return None
+        size = None if known_sizes is None else tables.known_size(known_sizes, place)
         boxes, labels = _objects(graph)
-        return _image(cells, split, known_sizes, boxes, labels)
+        return _image(cells, split, size, boxes, labels)
 
     return sound_images(image, rows)
 
 
 def _image(
-    facts: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
+    facts: Sequence[str], split: str, size: Size | None, boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
     """The image of a row of a table, whose cells are id, patient, path and view, with its boxes."""
     image, patient, path, view = facts
-    width, height = sizes.get(image, (None, None))
+    width, height = size or (None, None)
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
     extra = {"view": view} if view else {}
     return AnnotatedImage(image, file, boxes, labels, width, height, stated_name(patient), split, extra=extra)
@@ -112,7 +108,7 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     return boxes, labels
 
 
-def _gold_images(root: Path, sizes: Mapping[str, Size]) -> Images:
+def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
     """The images of the gold set."""
     avoided = tables.optional_rows(root, _AVOIDED, _ABOUT, ("ViewPosition",))
     facts_of_images = {cells[0]: cells for _, cells in avoided}
@@ -121,9 +117,11 @@ def _gold_images(root: Path, sizes: Mapping[str, Size]) -> Images:
         """The image of that name, with the boxes of its rows and their annotators."""
         annotators = tuple(cells[-1] for _, cells in rows)
         image = name.removesuffix(".dcm")
-        boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
+        boxes = [place.numbers(cells[2:6]) for place, cells in rows]
         facts = facts_of_images.get(image, (image, "", f"{image}.dcm", ""))
-        annotated = _image(facts, "gold", sizes, boxes, [cells[1] for _, cells in rows])
+        first_place, _ = rows[0]
+        size = None if sizes is None else tables.known_size(sizes, first_place._replace(image=image))
+        annotated = _image(facts, "gold", size, boxes, [cells[1] for _, cells in rows])
         # Without the column of annotators all are empty.
         read_by = tuple(dict.fromkeys(name for name in annotators if name))
         return annotated._replace(readers=annotators if read_by else (), read_by=read_by)

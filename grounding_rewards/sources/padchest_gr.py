@@ -21,7 +21,6 @@ Access: form of BIMCV.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -45,16 +44,13 @@ _SETS = ("boxes", "extra_boxes")
     url="https://bimcv.cipf.es/bimcv-projects/padchest-gr/",
     licence="data use agreement of BIMCV for research; not redistributable",
 )
-def read_padchest_gr(
-    root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
-) -> Images:
+def read_padchest_gr(root: str | Path, *, split: str | None = None, language: Language = "en") -> Images:
     """The images of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
         root: the folder of the dataset.
         split: `train`, `validation` or `test`; None takes all.
         language: language of `phrases`: `en` or `es`.
-        sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
         Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
@@ -65,7 +61,6 @@ def read_padchest_gr(
     # As text: a number of 39 digits would be rounded.
     table = tables.read_rows(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     facts = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
-    known_sizes = None if sizes is None else tables.read_sizes(sizes, "ImageID")
     find, root = tables.image_finder(root), Path(root)
 
     def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
@@ -74,61 +69,39 @@ def read_padchest_gr(
         patient, own_split = facts.get(name, ("", ""))
         if split not in (None, own_split):
             return None
-        problem = _problem(report, f"sentence_{language}")
-        if problem:
-            raise place.error("findings with a sentence and boxes", problem, "Correct the report.")
         # Finding, reader and box.
         drawn_boxes = []
-        for finding in report["findings"]:
-            drawn_boxes += [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
-        if not drawn_boxes and any(finding.get("abnormal") for finding in report["findings"]):
+        try:
+            for finding in report["findings"]:
+                drawn_boxes += [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
+            is_abnormal = any(finding.get("abnormal") for finding in report["findings"])
+            labels = ["|".join(finding.get("labels") or ()) for finding, _, _ in drawn_boxes]
+            phrases = tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes)
+        except (AttributeError, KeyError, TypeError) as error:
+            problem = f"{type(error).__name__}: {error}"
+            raise place.error("findings with a sentence and boxes", problem, "Correct the report.") from None
+        for _, _, box in drawn_boxes:
+            # A box in pixels would otherwise be far outside the image.
+            if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box):
+                raise place.error("four fractions of the image for a box", box, "Correct the report.")
+        if is_abnormal and not drawn_boxes:
             return None
         has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
         file = find(name, name)
-        width, height = None, None
-        if known_sizes is not None:
-            width, height = tables.known_size(known_sizes, place)
-        elif drawn_boxes:
-            width, height = tables.header_size(root / file)
+        width, height = tables.header_size(root / file) if drawn_boxes else (None, None)
         return AnnotatedImage(
             id=name,
             file=file,
             boxes=[tables.scaled_box(box, width, height) for _, _, box in drawn_boxes if width and height],
-            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn_boxes],
+            labels=labels,
             width=width,
             height=height,
             patient_id=stated_name(patient),
             split=stated_name(own_split),
             readers=tuple(reader for _, reader, _ in drawn_boxes),
             read_by=_SETS if has_second_reader else _SETS[:1],
-            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes),
+            phrases=phrases,
             extra={"study_id": str(report.get("StudyID"))},
         )
 
     return sound_images(image, read_json_rows(path, "ImageID"))
-
-
-def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
-    """Why a report cannot be read, in words that do not quote it; None if it can.
-
-    Args:
-        report: of an image.
-        sentence: the key of the sentence in a finding.
-    """
-    findings = report.get("findings")
-    if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
-        return "no list of findings"
-    for finding in findings:
-        *box_lists, labels = [finding.get(key) or [] for key in (*_SETS, "labels")]
-        if not all(isinstance(values, list) for values in (*box_lists, labels)):
-            return "boxes or labels that are no list"
-        if not all(isinstance(label, str) for label in labels):
-            return "a label that is no text"
-        boxes = list(chain.from_iterable(box_lists))
-        # A box in pixels would otherwise be far outside the image.
-        bad_boxes = [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]
-        if bad_boxes:
-            return f"the box {bad_boxes[0]!r:.80}, which is not four fractions of the image"
-        if boxes and not isinstance(finding.get(sentence), str):
-            return f"a finding with boxes and no {sentence}"
-    return None

@@ -71,9 +71,6 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     Returns:
         xyxy, from left to right; a pixel reaches from its number to the next one.
 
-    Raises:
-        ValueError: an odd count of numbers, a negative one, or a run that leaves the image.
-
     On an image of 12 x 12 pixels: two pixels at the top of the second column, and the last pixel of the last one.
 
     Example:
@@ -84,8 +81,6 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 
     image = np.zeros(side * side, dtype=bool)
     for mask in masks:
-        if len(mask) % 2 or min(mask, default=0) < 0 or sum(mask) > image.size:
-            raise ValueError(f"pairs of skip and take inside {side} x {side} pixels")
         ends = np.cumsum(mask)
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             image[start:end] = True
@@ -111,21 +106,13 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 
 def _boxes(rows: list[TableRow]) -> list[list[float]]:
     """The boxes of an image from its rows, which are masks or a single -1."""
-    negative = [cells[1] == _NEGATIVE for _, cells in rows]
-    if any(negative):
-        if not all(negative):
-            place, cells = rows[negative.index(True)]
-            raise place.error("masks or -1 for an image, not both", cells[1], "Correct the rows.")
-        return []
     masks = []
     for place, (_, text) in rows:
-        if not all(map(str.isdecimal, text.split())):
-            raise place.error("whole numbers from 0 on", text[:40])
-        mask = [int(number) for number in text.split()]
-        if not any(mask[1::2]):
-            raise place.error("at least one pixel in the mask, or -1", text[:40])
+        if text == _NEGATIVE:
+            continue
+        mask = [int(number) for number in place.numbers(text.split())]
+        is_inside = min(mask, default=-1) >= 0 and sum(mask) <= _SIDE * _SIDE
+        if len(mask) % 2 or not any(mask[1::2]) or not is_inside:
+            raise place.error(f"pairs of skip and take inside {_SIDE} x {_SIDE} pixels, or -1,", text[:40])
         masks.append(mask)
-    try:
-        return mask_boxes(masks)
-    except ValueError as error:
-        raise place.error(str(error), text[:40]) from None
+    return mask_boxes(masks)

@@ -23,9 +23,9 @@ Negative: an image on which nobody drew a box; its rows say "No finding", one pe
 Boxes: pixels of the DICOM file. Tables have neither its size nor the patient; `patient_id` of SpineXR is the study,
 whose images belong together. Where images are kept as PNG or JPEG copies, these are found by their ids, and a table of
 sizes is needed: a copy may be smaller.
-SpineXR: rows of other lesion types than the seven of the dataset are skipped, with or without a box, and named in
-`extra["other_labels"]`. Boxes without width or height (any side below 0.001 pixels, as in the dataset's own loader) are
-dropped and counted in `extra["empty_boxes"]`; an image with no other box is left out, since it is no negative.
+SpineXR: rows of other lesion types than the seven of the dataset are skipped, with or without a box. Boxes without
+width or height (any side below 0.001 pixels, as in the dataset's own loader) are dropped; an image with no other box is
+left out, since it is no negative.
 On Kaggle: VinBigData Chest X-ray Abnormalities Detection.
 Papers: Pham et al., Scientific Data 10, 240 (2023); Nguyen et al., MICCAI 2021, arXiv 2106.12930.
 Access: PhysioNet account and the signed data use agreement, for VinDr-CXR a credentialed one; or a Kaggle account.
@@ -172,55 +172,38 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
 
     def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
         """The image of this name, of all its rows; None if all its boxes are empty."""
-        drawn = _drawn_image(layout, image, rows)
-        if drawn.extra["empty_boxes"] and not drawn.boxes:
+        boxes, labels, readers, read_by = [], [], [], []
+        has_empty_box = False
+        for place, (_, name, *cells, reader, _study) in rows:
+            read_by.append(reader)
+            if layout.findings is not None and name not in layout.findings:
+                continue
+            if name == NO_FINDING:
+                if any(cells):
+                    raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
+                continue
+            x1, y1, x2, y2 = place.numbers(cells)
+            if layout.findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
+                has_empty_box = True
+                continue
+            boxes.append([x1, y1, x2, y2])
+            labels.append(name)
+            readers.append(reader)
+        if has_empty_box and not boxes:
             return None
         place, first_cells = rows[0]
         file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
-        width, height = None, None
-        if known_sizes is not None:
-            width, height = tables.known_size(known_sizes, place)
-        return drawn._replace(
-            file=file,
-            width=width,
-            height=height,
-            # The study, in the last column: images of one study are of one patient.
-            patient_id=stated_name(first_cells[-1]),
-            split=split,
-            read_by=tuple(name for name in dict.fromkeys((*drawn.read_by, *more_readers[image])) if name),
-            extra={name: value for name, value in drawn.extra.items() if value},
+        width, height = (None, None) if known_sizes is None else tables.known_size(known_sizes, place)
+        # The study, in the last column: images of one study are of one patient.
+        study = stated_name(first_cells[-1])
+        drawn_by = tuple(readers) if any(readers) else ()
+        all_readers = tuple(name for name in dict.fromkeys((*read_by, *more_readers[image])) if name)
+        return AnnotatedImage(
+            image, file, boxes, labels, width, height, study, split, readers=drawn_by, read_by=all_readers
         )
 
     columns = ("image_id", layout.label, *layout.corners)
     return tables.table_images(annotated, path, columns, ("rad_id", "study_id"))
-
-
-def _drawn_image(layout: _Layout, image: str, rows: list[tables.TableRow]) -> AnnotatedImage:
-    """The boxes, labels and readers of the rows of an image.
-
-    In `extra`, `empty_boxes` is the number of boxes without width or height, `other_labels` has labels without a box.
-    """
-    boxes, labels, readers = [], [], []
-    read_by, other_labels = [], []
-    empty = 0
-    for place, (_, name, *cells, reader, _study) in rows:
-        read_by.append(reader)
-        if layout.findings is not None and name not in layout.findings:
-            if name and name != NO_FINDING:
-                other_labels.append(name)
-        elif name != NO_FINDING:
-            x1, y1, x2, y2 = place.numbers(cells)
-            if layout.findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
-                empty += 1
-                continue
-            boxes.append([x1, y1, x2, y2])
-            labels.append(name)
-            readers.append(reader)
-        elif any(cells):
-            raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
-    extra = {"other_labels": "|".join(dict.fromkeys(other_labels)), "empty_boxes": str(empty or "")}
-    drawn_by = tuple(readers) if any(readers) else ()
-    return AnnotatedImage(image, "", boxes, labels, readers=drawn_by, read_by=tuple(read_by), extra=extra)

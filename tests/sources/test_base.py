@@ -55,9 +55,7 @@ def voc_files(broken):
     return {f"Annotations/{name}.xml": broken if name == "b" else voc(name, 1) for name in "abc"}
 
 
-NIH = "Image Index,Finding Label,Bbox [x,y,w,h]\na.jpg,Mass,1,2,3,4\n{}\nc.jpg,Mass,1,2,3,4\nb.jpg,Mass,1,2,3,4"
 VINDR = "image_id,class_name,x_min,y_min,x_max,y_max\nb,Mass,1,2,3,4\n{}\nc,Mass,1,2,3,4\na,Mass,1,2,3,4"
-FRACATLAS = {f"images/Fractured/{name}.jpg": (40, 30) for name in "abc"}
 YOLO = {
     **{f"images/{name}.png": (40, 30) for name in "abc"},
     **{f"labels/{name}.txt": "0 .5" if name == "b" else "0 .5 .5 .5 .5" for name in "abc"},
@@ -69,13 +67,11 @@ YOLO = {
 @pytest.mark.parametrize(
     ("name", "files", "options"),
     [
-        ("nih-chestxray14", {"BBox_List_2017.csv": NIH.format("b.jpg,Mass,1,2,3,x")}, {}),
         ("vindr-cxr", {"train.csv": VINDR.format("b,Mass,1,2,3,x")}, {}),
         ("csv", {"t.csv": "file,x1,y1,x2,y2\na.jpg,1,2,3,4\nb.jpg,1,2,3,x\nc.jpg,1,2,3,4"}, {}),
         ("coco", {"train.json": coco({"bbox": [1, 2]})}, {"annotations": "train.json"}),
         ("voc", voc_files(voc("b", "one")), {"one_based": False}),
         ("voc", voc_files("<annotation>"), {"one_based": False}),
-        ("fracatlas", {**FRACATLAS, "Annotations/COCO JSON/COCO_fracture_masks.json": coco({"bbox": [1]})}, {}),
         ("yolo", YOLO, {}),
     ],
     ids=lambda given: given if isinstance(given, str) else "",

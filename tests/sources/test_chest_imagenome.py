@@ -72,16 +72,6 @@ def test_graphs_that_are_refused(write, graph, message):
         list(read_chest_imagenome(write({**FILES, GRAPH: graph})))
 
 
-def test_a_bad_graph_or_row_costs_its_image_alone(write):
-    train = FILES[TRAIN] + "2,10000033,50414268,a3,files/p10/p10000033/s50414268/a3.dcm,AP\n"
-    gold = FILES[GOLD_TABLE] + "g2.dcm,1,2,3,4,2,2,left lung,g2_left lung,x,2500,200,2300,1000,2100,ann2,,\n"
-    root = write({**FILES, TRAIN: train, GRAPH.replace("a1", "a3"): {}, GOLD_TABLE: gold})
-    faults = []
-    assert [image.id for image in read_chest_imagenome(root, faults=faults)] == ["a1"]
-    assert [image.id for image in read_chest_imagenome(root, split="gold", faults=faults)] == ["g1"]
-    assert len(faults) == 2
-
-
 def test_what_is_missing_is_named(root):
     (root / "silver_dataset" / "scene_graph").rename(root / "silver_dataset" / "elsewhere")
     with pytest.raises(ValueError, match=r"Unpack scene_graph.zip"):

@@ -57,10 +57,3 @@ def test_splits_are_found_in_every_spelling(folder, spelling, read):
     # An image without a split is one to train on.
     assert [image.file for image in read_jsonl(root, split="train")] == ["a.png", "b.png"]
     assert [image.split for image in read_jsonl(root)] == ["train", None, read]
-    with pytest.raises(ValueError, match=rf"Expected one of train, {read} or all for the split of .*, got 'nothing'"):
-        list(read_jsonl(root, split="nothing"))
-
-
-def test_sizes_may_be_left_to_the_image(folder):
-    (image,) = read_jsonl(folder({key: value for key, value in IMAGE.items() if key not in ("width", "height")}))
-    assert (image.width, image.height) == (None, None)

