@@ -30,12 +30,11 @@ examples:
 then:
   grounding-rewards train --dataset data/vindr ...
 
-options of sources, for --option:
+options of sources, for --option, are on the page of datasets (docs/datasets.md)
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -54,9 +53,7 @@ from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import describe_options, source_options, split_name
-
-__doc__ = f"{__doc__}{textwrap.indent(describe_options(), '  ')}"
+from grounding_rewards.sources.base import source_options, split_name
 
 
 @Parameter(name="*")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -128,12 +127,6 @@ def split_name(spelling: str) -> str:
     return _SPELLINGS.get(spelling.lower(), spelling)
 
 
-def _own_options(read: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The arguments of a source besides root and split, by name."""
-    _root, _split, *parameters = inspect.signature(read).parameters.values()
-    return {parameter.name: parameter for parameter in parameters}
-
-
 def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, Any]:
     """Read the options of a source from the command line: the arguments of its function after `root` and `split`.
 
@@ -152,7 +145,8 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
         >>> source_options(get_source("voc").read, ["one_based=false"])
         {'one_based': False}
     """
-    own_options = _own_options(read)
+    _root, _split, *parameters = inspect.signature(read).parameters.values()
+    own_options = {parameter.name: parameter for parameter in parameters}
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -180,24 +174,3 @@ def _option_value(name: str, text: str, option: inspect.Parameter) -> Any:
     if "bool" in str(option.annotation):
         raise ValueError(f"Expected true or false for --option {name}=, got {text!r}. Write one of these words.")
     return tuple(map(str.strip, text.split(","))) if isinstance(option.default, tuple) else text
-
-
-def describe_options() -> str:
-    """Describe the options of all sources, a line for each, by the first sentence in the docstring of the source.
-
-    Example:
-        >>> print(describe_options().partition("coco:")[2].splitlines()[1].strip())
-        annotations: the annotation file relative to the root; `{split}` stands for the name of the split.
-    """
-    lines: list[str] = []
-    for name, source in sorted(SOURCES.items()):
-        options = _own_options(source.read)
-        if options:
-            lines.append(f"{name}:")
-        for option in options:
-            docstring = inspect.getdoc(source.read) or ""
-            match = re.search(rf"^    {option}: (.*(?:\n {{8}}.*)*)", docstring, re.MULTILINE)
-            text = " ".join(match[1].split()) if match else "see its module"
-            sentences = re.split(r"(?<=[.]) (?=[A-Z])", text)
-            lines.append(f"  {option}: {sentences[0]}")
-    return "\n".join(lines)

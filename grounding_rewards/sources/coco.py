@@ -249,8 +249,6 @@ def _problem(annotation: Mapping[str, Any], names: Mapping[Any, str], ignored: b
     category = annotation.get("category_id")
     if not is_box(annotation.get("bbox")):
         return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
-    if category is None and not ignored:
-        return "category_id is missing"
     if not ignored and _key(category) not in names:
         return f"category_id {category!r} is no category of the file"
     return None

@@ -145,12 +145,10 @@ def _only_table(root: Path) -> str:
         # Files of the first kind that the folder has.
         names = names or [path.name for path in files if path.name.lower().endswith(endings)]
     if len(names) != 1:
-        sheets = [path.name for path in files if path.suffix.lower() in (".xlsx", ".xls")]
-        remedy = "Name it: --option table=FILE, or --option table={split}.csv for a file a split."
-        if sheets and not names:
-            remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
-        listed = ", ".join(names) or "none"
-        raise ValueError(f"Expected one CSV file in the folder for `root`, got {listed} in {str(root)!r}. {remedy}")
+        raise ValueError(
+            f"Expected one CSV file in the folder for `root`, got {', '.join(names) or 'none'} in {str(root)!r}. Name "
+            "it: --option table=FILE, or --option table={split}.csv for a file a split."
+        )
     return names[0]
 
 
@@ -209,8 +207,7 @@ def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
     if own_order and order not in ("", own_order):
         raise ValueError(
             f"Expected order {own_order} for the columns {', '.join(header[place] for place in box)} of {path}, got "
-            f"{order}. Leave order out, or name the columns of this order: --option columns="
-            f"{','.join(f'{part}=NAME' for part in _CORNERS[order])}."
+            f"{order}. Leave order out."
         )
     patient = "patient_id" if "patient_id" in header else patient_column(header)
     if patient is not None:
@@ -247,19 +244,24 @@ def _images(root: Path, path: Path, own_split: str | None, options: _Options) ->
             "name the column: --option columns=label=NAME."
         )
     rows_of_images: _RowsOfImages = {}
+    splits: list[str | None] = []
     for place, row in tables.read_rows(path, separator=separator):
         cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
         if any(cells):
             name = cells[columns.places["file"]]
             rows_of_images.setdefault(name, []).append((place._replace(image=name), cells))
-    if own_split is None and options.split is not None:
-        rows_of_images = _only_split(columns, rows_of_images, options.split)
+            splits.append(split_name(cells[columns.places["split"]]) if "split" in columns.places else None)
+    if own_split is None:
+        tables.check_split(options.split, [name or None for name in splits])
     find = tables.image_finder(root)
     published_names = {PureWindowsPath(name).as_posix() for name in rows_of_images}
     names_of_files: dict[str, str] = {}
 
-    def image(name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage:
-        """The image of all rows with this name."""
+    def image(name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage | None:
+        """The image of all rows with this name; None if it is of another split than the wanted one."""
+        image_split = own_split or split_name(_shared_text(columns, rows, "split")) or None
+        if options.split not in (None, image_split):
+            return None
         # Errors of the whole image name its first row.
         place, _ = rows[0]
         if not name:
@@ -285,22 +287,10 @@ def _images(root: Path, path: Path, own_split: str | None, options: _Options) ->
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
         patient = stated_name(_shared_text(columns, rows, "patient"))
-        image_split = own_split or split_name(_shared_text(columns, rows, "split")) or None
         image_id = file if is_absolute else name
         return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, image_split)
 
     return sound_images(image, rows_of_images.items())
-
-
-def _only_split(columns: _Columns, rows_of_images: _RowsOfImages, split: str) -> _RowsOfImages:
-    """The rows of each image of the split, by the column of splits; a split without an image is refused."""
-    splits = {}
-    for name, rows in rows_of_images.items():
-        # An image in two splits is kept here, and refused when it is read.
-        with suppress(ValueError):
-            splits[name] = split_name(_shared_text(columns, rows, "split")) or None
-    tables.check_split(split, splits.values())
-    return {name: rows for name, rows in rows_of_images.items() if splits.get(name, split) == split}
 
 
 def _shared_text(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
@@ -411,12 +401,9 @@ def _read_number(place: tables.RowPlace, cell: Any) -> float:
     text = str(cell)
     # In a table with other separators, a comma may be the decimal sign.
     if "." not in text:
-        decimal = text.replace(",", ".")
         if _GROUPED.fullmatch(text):
-            whole_number = text.replace(",", "")
-            fix = f"Is it {whole_number} or {decimal}? Write it without a comma."
-            raise place.error("a number without a mark between thousands", cell, fix)
-        text = decimal
+            raise place.error("a number without a mark between thousands", cell, "Write it without a comma.")
+        text = text.replace(",", ".")
     try:
         number = float(text)
     except ValueError:

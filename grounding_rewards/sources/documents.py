@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,34 +57,30 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
 
 def grouped_samples(
     root: str | Path, annotations: str, split: str | None, key: str
-) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
-    """Yield split, image and rows of each image, from files of samples that may name an image several times.
+) -> list[tuple[str | None, str, list[JsonRow]]]:
+    """Split, image and rows of each image, from files of samples that may name an image several times.
 
     Args:
         root: the folder of the dataset.
-        annotations: the pattern of the files, as `tables.split_files` takes it; they are looked up at the call.
+        annotations: the pattern of the files, as `tables.split_files` takes it.
         split: only this one; None takes all.
         key: of the image in an object, or of a list of one image.
 
     Raises:
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
-    files = split_files(root, annotations, split)
-    return chain.from_iterable(_samples_of_file(path, own_split, key) for own_split, _, path in files)
-
-
-def _samples_of_file(path: Path, split: str | None, key: str) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
-    """Yield what `grouped_samples` does, for one file."""
-    rows_of_images: dict[str, list[JsonRow]] = {}
-    for place, row in read_json_rows(path, key):
-        image = row.get(key)
-        if isinstance(image, list) and len(image) == 1:
-            image = image[0]
-        if not isinstance(image, str) or not image:
-            raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
-        rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
-    for image, rows in rows_of_images.items():
-        yield split, image, rows
+    samples: list[tuple[str | None, str, list[JsonRow]]] = []
+    for own_split, _, path in split_files(root, annotations, split):
+        rows_of_images: dict[str, list[JsonRow]] = {}
+        for place, row in read_json_rows(path, key):
+            image = row.get(key)
+            if isinstance(image, list) and len(image) == 1:
+                image = image[0]
+            if not isinstance(image, str) or not image:
+                raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
+            rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
+        samples += [(own_split, image, rows) for image, rows in rows_of_images.items()]
+    return samples
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

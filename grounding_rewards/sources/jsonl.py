@@ -124,10 +124,6 @@ def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Keys that other tables have for the path of the image.
-_OTHER_FILE_KEYS = ("image", "image_path", "img_path", "file_name", "filename", "path")
-
-
 def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each fault of a row that is no image: what was expected, and what the row has.
 
@@ -139,9 +135,7 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """
     sides = (row.get("width"), row.get("height"))
     if not isinstance(row.get("file"), str) or not row["file"]:
-        other_keys = [name for name in _OTHER_FILE_KEYS if isinstance(row.get(name), str)]
-        remedy = f" (rename the key {other_keys[0]})" if other_keys else ""
-        yield f"a text for file{remedy}", row.get("file")
+        yield "a text for file", row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
     list_problems = list(row_problems(row, parts=["lists"]))

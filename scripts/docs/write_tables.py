@@ -123,9 +123,7 @@ def _key_row(field: dataclasses.Field) -> tuple[str, str, str]:
 def datasets() -> str:
     """Every dataset and general format that `prepare` reads: its source, its folder, what is easily done wrong."""
     from grounding_rewards.sources import SOURCES
-    from grounding_rewards.sources.base import describe_options
 
-    options = dict(re.findall(r"^(\S+):\n((?:  .*\n?)+)", describe_options(), re.MULTILINE))
     parts = []
     for name, source in sorted(SOURCES.items(), key=lambda named: (not named[1].title, named[0])):
         parts.append(f"## {name}")
@@ -133,9 +131,11 @@ def datasets() -> str:
             note = f" {plain(source.note)}" if source.note else ""
             parts.append(f"[{source.title}]({source.url}). Licence: {plain(source.licence)}.{note}")
         parts.append(prose(inspect.getdoc(sys.modules[source.read.__module__]) or ""))
-        if name in options:
-            rows = [line.strip().partition(": ") for line in options[name].splitlines()]
-            parts.append(table(("`--option`", "meaning"), [(f"`{key}`", plain(words)) for key, _, words in rows]))
+        arguments = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(source.read) or "", re.MULTILINE)
+        rows = [(f"`{key}`", plain(" ".join(words.split()))) for key, words in arguments]
+        options = [row for row in rows if row[0] not in ("`root`", "`split`", "`ValueError`")]
+        if options:
+            parts.append(table(("`--option`", "meaning"), options))
     return "\n\n".join(parts)
 
 

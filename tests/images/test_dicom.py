@@ -17,7 +17,6 @@ from pydicom.uid import (  # noqa: E402
     RLELossless,
 )
 
-from grounding_rewards.images import dicom  # noqa: E402
 from grounding_rewards.images.dicom import dicom_size, read_dicom  # noqa: E402
 from tests.conftest import dicom_header, save_dicom  # noqa: E402
 from tests.tables import table  # noqa: E402
@@ -194,7 +193,7 @@ class TestTransformations:
         pixels = read_dicom(image(stored, 8, PhotometricInterpretation=photometric, **elements))
         np.testing.assert_array_equal(pixels, 255 - stored if inverted else stored)
 
-    @pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, RLELossless])
+    @pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, RLELossless])
     def test_other_transfer_syntaxes_give_the_same_pixels(self, tmp_path, syntax):
         elements = {"WindowCenter": 2048, "WindowWidth": 3000, "VOILUTSequence": lut([0, 9, 4095], 2000, 12)}
         plain = save_dicom(tmp_path / "plain.dcm", dicom_header(RAMP_12, 12, **elements))
@@ -225,11 +224,10 @@ class TestRefusals:
         assert str(path) in str(refusal.value)
         assert str(refusal.value).startswith("Expected ")
 
-    def test_a_deflated_file_that_would_fill_the_memory(self, tmp_path, monkeypatch):
+    def test_a_deflated_file_that_would_fill_the_memory(self, tmp_path):
         path = save_dicom(tmp_path / "image.dcm", dicom_header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
-        monkeypatch.setattr(dicom, "_LARGEST_UNPACKED", 500)
         for read in (read_dicom, dicom_size):
-            with pytest.raises(ValueError, match=r"Expected at most 500 bytes when it is unpacked for .*image\.dcm"):
+            with pytest.raises(ValueError, match=r"Expected a file that is not deflated for .*image\.dcm"):
                 read(path)
 
     def test_what_is_no_image(self, tmp_path):
@@ -238,12 +236,6 @@ class TestRefusals:
             dicom_size(tmp_path / "image.dcm")
         with pytest.raises(ValueError, match=r"missing\.dcm, got FileNotFoundError"):
             dicom_size(tmp_path / "missing.dcm")
-
-    def test_a_deflated_file_that_is_damaged(self, tmp_path):
-        path = save_dicom(tmp_path / "image.dcm", dicom_header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
-        path.write_bytes(path.read_bytes()[:-100] + b"\xff" * 100)
-        with pytest.raises(ValueError, match=r"image\.dcm, got error: Error -\d"):
-            read_dicom(path)
 
 
 def test_the_size_is_read_without_the_pixels(tmp_path):

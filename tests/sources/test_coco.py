@@ -69,7 +69,7 @@ def real(shared_dir):
 
 def test_the_real_file_has_one_annotation_without_a_category(shared_dir):
     # SOURCE.txt: annotation 850 of image 425 has none in the original
-    with pytest.raises(ValueError, match="got annotation 850: category_id is missing"):
+    with pytest.raises(ValueError, match="got annotation 850: category_id None is no category"):
         list(read_coco(real(shared_dir), annotations="annotations.sample.json", images="images"))
 
 
