@@ -123,7 +123,7 @@ def test_how_fragile_a_model_is(checkpoint, tmp_path):
     assert [point["strength"] for point in points if point["name"] == "noise"] == [0, 1, 2, 3, 4, 5]
     at_zero = next(point for point in points if point["family"] == "pgd" and point["strength"] == 0)
     assert at_zero["attack_success_rate"]["value"] == 0
-    assert metrics(tmp_path)["facts"]["robustness"].startswith("the first 1 images, corruptions of strengths 1 to 5,")
+    assert metrics(tmp_path)["facts"]["robustness"] == "the first 1 images, seed 0"
 
 
 def test_a_log_with_everything(tmp_path):
