@@ -1,4 +1,4 @@
-"""The images that scripts answer: their boxes, sizes and readers, and everything that a script may know of them."""
+"""The images that scripts answer: their boxes and sizes, and everything that a script may know of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ _STRAY = 0.05
 _TRIES = 30
 # Side of a small finding as a fraction of the shorter side: 40 pixels of 1024, as many nodules of the lung have.
 _SMALL = 40 / 1024
-#: Pixels of width and height of :func:`with_square_frames`.
-SQUARE_SIDE = 1000
 
 
 class Size(NamedTuple):
@@ -46,7 +44,6 @@ class AuditImage:
         boxes: ``(m, 4)`` xyxy in pixels of the image.
         labels: m names.
         size: of the image.
-        readers: the boxes of every reader, ``(m_k, 4)`` each; empty if the image has one reference.
         patient: the patient; if unknown, the number of the row.
         all_labels: every label of the dataset, the most frequent first.
         constant: the constant box of each label, fitted on other patients, as fractions of width and height
@@ -57,7 +54,6 @@ class AuditImage:
     boxes: Array
     labels: tuple[str, ...]
     size: Size
-    readers: tuple[Array, ...]
     patient: str | int
     all_labels: tuple[str, ...] = (UNNAMED,)
     constant: Mapping[str, Array] = field(default_factory=dict)
@@ -76,7 +72,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
             reference.
 
     Raises:
-        ValueError: there are no images, or one has no size; boxes are checked by the rewards.
+        ValueError: there are no images; boxes are checked by the rewards.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
@@ -99,28 +95,21 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
 
 def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     """The image of a row, still without `all_labels` and `constant`, which need all rows."""
-    try:
-        width, height = float(row["width"]), float(row["height"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(
-            f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
-            f"{row.get('height')!r}. Add the columns: without them no box can be written."
-        ) from None
-    reader_boxes, boxes = row.get("reader_boxes"), row.get("boxes")
-    readers = () if reader_boxes is None else tuple(map(as_box_array, reader_boxes))
+    boxes = row.get("boxes")
     if boxes is None:
-        boxes = readers[0] if readers else ()
+        reader_boxes = row.get("reader_boxes")
+        boxes = () if reader_boxes is None else next(iter(reader_boxes), ())
     labels = named_labels({"boxes": boxes, "labels": row.get("labels")})
     if len(labels) != len(boxes):
         # They belong to other boxes than these of a reader.
         labels = (UNNAMED,) * len(boxes)
     patient = patient_of(row)
+    width, height = float(row["width"]), float(row["height"])
     return AuditImage(
         number=number,
         boxes=as_box_array(boxes),
         labels=labels,
         size=Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height)),
-        readers=readers,
         patient=number if patient is None else patient,
     )
 
@@ -134,12 +123,11 @@ def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
         True
     """
     width, height = image.size[:2]
-    occupied = np.concatenate([image.boxes, *image.readers])
     for _ in range(_TRIES):
         side = draw.uniform(0.08, 0.25, 2)
         corner = draw.uniform(0, 1 - side)
         box = np.concatenate([corner, corner + side]) * (width, height, width, height)
-        if not len(occupied) or pairwise_iou(box[None], occupied).max() < _STRAY:
+        if not len(image.boxes) or pairwise_iou(box[None], image.boxes).max() < _STRAY:
             return box
     return np.array([0.0, 0.0, 0.02 * width, 0.02 * height])
 
@@ -158,19 +146,6 @@ def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
     cut = box.copy()
     cut[side] = box[opposite] + iou * (box[side] - box[opposite])
     return cut
-
-
-def with_square_frames(images: Sequence[AuditImage]) -> list[AuditImage]:
-    """The images stretched to 1000 × 1000 pixels, so that most formats write whole pixels without rounding.
-
-    Example:
-        >>> image, = with_square_frames(images_of([{"boxes": [[0, 0, 50, 40]], "width": 100, "height": 80}]))
-        >>> image.boxes.tolist(), image.size.width
-        ([[0.0, 0.0, 500.0, 500.0]], 1000.0)
-    """
-    side = float(SQUARE_SIDE)
-    size = Size(side, side, side, side)
-    return [replace(image, size=size, boxes=side * image.boxes / np.tile(image.size[:2], 2)) for image in images]
 
 
 def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.audit import scripted_answers as scripted
-from grounding_rewards.audit.audit_images import AuditImage, with_small_findings, with_square_frames
+from grounding_rewards.audit.audit_images import AuditImage, with_small_findings
 from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
@@ -54,7 +54,6 @@ class Weakness(NamedTuple):
     reason: str
 
 
-_READERS = tuple(script.name for script in scripted.SCRIPTED_ANSWERS if script.image_set == "readers")
 _CONSTANT_BOXES = (scripted.NEVER_LOOKING, f"{scripted.NEVER_LOOKING}, under every label")
 _BLIND_WEAKNESS = "findings have usual places: compare a model with the constant box, and check image dependence"
 #: Documented weaknesses of our own rewards: they are listed, and no failure under ``--strict``.
@@ -64,7 +63,6 @@ WEAKNESSES = (
     Weakness(BoxReward, "pays", ("leaves the loose box out",), "omission pays: product: geometric, and beta 1 or more"),
     Weakness(SoftF1Reward, "pays", ("the whole image for a small finding",), "any overlap pays: overlap: giou"),
     Weakness(BoxReward, "pays", scripted.GUESSES, "writing both guesses pays, less with a smaller beta"),
-    Weakness(BoxReward, "pays", _READERS, "readers: best pays for what any reader drew: readers: mean"),
     Weakness(BoxReward, "beats honest", _CONSTANT_BOXES, _BLIND_WEAKNESS),
     Weakness(PointingReward, "beats honest", (), "a control: boxes only have to point"),
     Weakness(PointingReward, "worse pays", (), "a control: boxes only have to point"),
@@ -161,8 +159,6 @@ def audit(
 ) -> Audit:
     """Let every script answer every image, score the answers by every reward, and list what is paid too much.
 
-    Scripts about readers play only if an image has several readers.
-
     Args:
         rewards: by name; called as TRL calls a reward function, with a text for each image.
         images: from :func:`grounding_rewards.audit.audit_images.images_of`.
@@ -174,7 +170,8 @@ def audit(
         The results of every script under every reward.
 
     Raises:
-        ValueError: no reward, or a script whose honest base is missing.
+        ValueError: no reward.
+        KeyError: the honest answer that a script is compared with is not among the scripts.
 
     Example:
         >>> import grounding_rewards as gr
@@ -187,27 +184,13 @@ def audit(
     """
     if not rewards:
         raise ValueError("Expected at least one reward for the audit, got none. Name one, for example R3.")
-    names = {script.name for script in scripts}
-    for script in scripts:
-        if script.base and script.base not in names:
-            raise ValueError(
-                f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
-                "One is held against the honest one that it is made of: play both."
-            )
-    images_by_set = {
-        "": images,
-        "readers": images,
-        "small": with_small_findings(images),
-        "square": with_square_frames(images),
-    }
-    if not any(image.readers for image in images):
-        scripts = [script for script in scripts if script.image_set != "readers"]
+    images_by_set = {"": images, "small": with_small_findings(images)}
     groups = [image.patient for image in images]
     rewards_of: dict[tuple[str, str], Array | str] = {}
     for script in track(scripts):
         script_images = images_by_set[script.image_set]
         texts = [scripted.write(script.answer(image, box_format), image.size, box_format) for image in script_images]
-        columns = _columns(script_images, script.image_set, box_format)
+        columns = _columns(script_images, box_format)
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _reward_values(reward, texts, columns)
     positive = np.array([len(image.boxes) > 0 for image in images])
@@ -217,23 +200,14 @@ def audit(
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
-def _columns(images: Sequence[AuditImage], image_set: str, box_format: BoxFormat) -> dict[str, list[Any]]:
-    """The columns of the images as TRL passes them to a reward, with those of readers for scripts about readers."""
-    columns: dict[str, list[Any]] = {
+def _columns(images: Sequence[AuditImage], box_format: BoxFormat) -> dict[str, list[Any]]:
+    """The columns of the images as TRL passes them to a reward."""
+    return {
         "boxes": [image.boxes.tolist() for image in images],
         "labels": [list(image.labels) for image in images],
         "box_format": [box_format.name] * len(images),
         **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
     }
-    if image_set == "readers":
-        columns["reader_boxes"] = []
-        columns["reader_labels"] = []
-        for image in images:
-            readers = image.readers or (image.boxes,)
-            labels = [[image.all_labels[0]] * len(boxes) for boxes in image.readers] or [list(image.labels)]
-            columns["reader_boxes"].append([boxes.tolist() for boxes in readers])
-            columns["reader_labels"].append(labels)
-    return columns
 
 
 def _reward_values(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
@@ -299,7 +273,7 @@ def _judge_scripts(
             finding, against = "raises", values
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
-            base = rewards_of.get((name, script.base))
+            base = rewards_of[name, script.base] if script.base else None
             if isinstance(base, np.ndarray):
                 gain = max(float((values - base)[kind].mean()) for kind in (positive, ~positive) if kind.any())
             else:

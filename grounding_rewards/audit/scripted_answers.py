@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, product
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.audit_images import SQUARE_SIDE, AuditImage, Size, cut_box, stray_box
+from grounding_rewards.audit.audit_images import AuditImage, Size, cut_box, stray_box
 from grounding_rewards.boxes import pixel_to_frame, space_frame
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
@@ -135,8 +135,7 @@ class ScriptedAnswer(NamedTuple):
         idea: why it may be paid, in one line.
         answer: its function from an image to an answer.
         base: the honest script that it must not beat; empty if it is compared with all or none.
-        image_set: the images that it needs: with several readers (`readers`), with small findings (`small`), or of
-            1000 × 1000 pixels (`square`); empty for the images as they are.
+        image_set: `small` where it needs images with small findings; empty for the images as they are.
     """
 
     name: str
@@ -162,14 +161,11 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
 #: The name of the honest answer from which most dishonest ones are made.
 RIGHT = honest_name(0.75, 1.0, 0.0)
 _GUESS, _LOOSE, _MIXED = "honest: one of two places", "honest: one loose box", "honest: a false box somewhere"
-_MAJORITY = "honest: what most readers drew"
 _SIZE, _PARTS, _BESIDE = "honest: one of two sizes", "honest: whole or parts", "honest: beside a small finding"
 #: The answer of :func:`never_looking`.
 NEVER_LOOKING = "never looking"
 #: Scripts that write both of two guesses.
 GUESSES = ("both places", "both sizes, nested", "the parts and their union")
-#: The ladder of blind answers: numbers of boxes, and sides of a single box in pixels of 1000.
-COUNTS, SIDES = range(21), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 # honest
@@ -238,17 +234,6 @@ def near_miss(image: AuditImage, fmt: BoxFormat) -> Reply:
     moves = np.where(image.boxes[:, 2] + 1.25 * width <= image.size.width, 1.25, -1.25) * width
     boxes = image.boxes + moves[:, None] * np.array([1, 0, 1, 0])
     return Reply(tuple(Item(box, label) for box, label in zip(boxes, image.labels, strict=True)))
-
-
-def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write the boxes that at least half of the readers drew, at IoU 0.5."""
-    majority_boxes: list[Array] = []
-    for reader_boxes in image.readers:
-        for box in reader_boxes:
-            agreeing = sum(_best_iou(box, boxes) >= 0.5 for boxes in image.readers)
-            if 2 * agreeing >= len(image.readers) and _best_iou(box, majority_boxes) < 0.5:
-                majority_boxes.append(box)
-    return Reply(_as_items(image, majority_boxes))
 
 
 # beside the right boxes
@@ -339,20 +324,6 @@ def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
 
 
-# several readers
-
-
-def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write the boxes of all readers."""
-    return Reply(_as_items(image, chain.from_iterable(image.readers)))
-
-
-def fullest_reader(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write the boxes of the reader who drew most."""
-    fullest = max(image.readers, key=len, default=image.boxes)
-    return Reply(_as_items(image, fullest))
-
-
 # blind
 
 
@@ -376,22 +347,6 @@ def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write the first box of :func:`never_looking` under every label of the dataset."""
     first = never_looking(image, fmt).items[0]
     return Reply(tuple(Item(first.box, label) for label in image.all_labels))
-
-
-def some_boxes(image: AuditImage, fmt: BoxFormat, *, count: int) -> Reply:
-    """Write a number of boxes at fixed places, five in a row, on an image of 1000 × 1000 pixels."""
-    boxes = []
-    for number in range(count):
-        row, column = divmod(number, 5)
-        x1, y1 = 40.0 + 180 * column, 40.0 + 240 * row
-        boxes.append(np.array([x1, y1, x1 + 120, y1 + 160]))
-    return Reply(_as_items(image, boxes))
-
-
-def one_square(image: AuditImage, fmt: BoxFormat, *, side: int) -> Reply:
-    """Write a square in the middle of an image of 1000 × 1000 pixels."""
-    corner = (SQUARE_SIDE - side) // 2
-    return Reply(_as_items(image, [np.array([corner, corner, corner + side, corner + side], dtype=np.float64)]))
 
 
 def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -531,8 +486,6 @@ _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
         _BESIDE,
         "small",
     ),
-    ("all readers at once", "some reader drew each box", all_readers, _MAJORITY, "readers"),
-    ("the reader who drew most", "marks too much: some reader did", fullest_reader, _MAJORITY, "readers"),
 )
 _BLIND: tuple[tuple[str, str, _Answers], ...] = (
     ("always empty", "says that there is nothing on every image", nothing),
@@ -571,22 +524,9 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ScriptedAnswer(
         _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, image_set="small"
     ),
-    ScriptedAnswer(
-        _MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, image_set="readers"
-    ),
     *_ADDED,
     *(ScriptedAnswer(name, CHANGES, idea, answer, base, image_set) for name, idea, answer, base, image_set in _CHANGED),
     *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
-    *(
-        ScriptedAnswer(f"{n} boxes", BLIND, "a number alone may pay", partial(some_boxes, count=n), image_set="square")
-        for n in COUNTS
-    ),
-    *(
-        ScriptedAnswer(
-            f"{n} × {n} pixels", BLIND, "a size alone may pay", partial(one_square, side=n), image_set="square"
-        )
-        for n in SIDES
-    ),
     *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),
     ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
     *(

@@ -1,12 +1,11 @@
 """Can a reward be gamed? Every reward scores scripted answers to the images of a dataset, honest and reward-hacking:
-boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, all readers
-at once, and so on. No model is needed.
+boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, and so on.
+No model is needed.
 
 A table shows what each scripted answer earns under each reward, and marks answers that earn more than they should: that
 do not look and earn more than one that does, that earn as much or more with something wrong added, or that cannot be
-read and earn something. Documented weaknesses are listed as accepted. A ladder of 0 to 20 boxes, and of boxes of 1 to
-1000 pixels, finds rewards that pay for a number or a size. Answers are written and read in a model's own box format, as
-in training.
+read and earn something. Documented weaknesses are listed as accepted. Answers are written and read in a model's own box
+format, as in training.
 
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1

@@ -53,7 +53,7 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
 def audit_table(audit: Audit) -> Table:
     """A row for each scripted answer with its rewards, in groups by kind, the largest gain first.
 
-    `!` marks what was found, `~` documented weaknesses; of the ladder the rungs alone that are paid too much.
+    `!` marks what was found, `~` documented weaknesses.
     """
     rows: list[list[str | Cell]] = []
     results = {(played.reward, played.script): played for played in audit.played}
@@ -68,8 +68,6 @@ def audit_table(audit: Audit) -> Table:
             title, meaning = _KINDS[kind]
             rows.append([Cell(title, meaning)])
         for script in scripts:
-            if script.image_set == "square" and script.name not in gains:
-                continue
             cells = [_reward_cell(results[name, script.name]) for name in audit.rewards]
             rows.append([Cell(script.name, script.idea), *cells])
     return Table(["scripted answer", *audit.rewards], rows)
