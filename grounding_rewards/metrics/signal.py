@@ -24,7 +24,6 @@ pass@1, arXiv 2603.01301.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -35,14 +34,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import image_id, patient_of
-from grounding_rewards.common.formatting import NO_VALUE, as_json, format_value, html_table, percent
+from grounding_rewards.common.formatting import NO_VALUE, as_json, html_table, percent
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.common.text_files import packaged_tables
-from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
-from grounding_rewards.metrics.read_predictions import read_predictions, row_columns
+from grounding_rewards.metrics.read_predictions import row_columns
 from grounding_rewards.parsing import STATUSES
-from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
@@ -264,12 +261,9 @@ class SignalReport:
         size: completions of most groups.
         best: the name of the reward that is recommended, or of the configured one.
         recommendation: what to train with, computed from the shares.
-        image_dependence: of the first answer to each image, by mean IoU.
         mean_iou: of all answers to images with findings.
         best_of_k_gain: how much higher the mean IoU of the best answer to each image is, with its 95 % interval; NaN
             without findings.
-        misreading: how the answers contradict the box format or the marks of thinking that were declared; then no
-            reward is recommended. Empty where they do not.
     """
 
     configured: RewardSignal
@@ -279,14 +273,10 @@ class SignalReport:
     size: int
     best: str
     recommendation: str
-    image_dependence: ImageDependence
     mean_iou: float
     best_of_k_gain: Estimate
-    misreading: str = ""
 
     def __repr__(self) -> str:
-        if self.misreading:
-            return self.recommendation
         share, low, high = map(percent, self.configured.no_spread)
         groups = f"{self.groups:,} groups of {self.size} completions"
         return f"{self.configured.name}: {share} [{low}, {high}] of {groups} without spread.\n{self.recommendation}"
@@ -307,29 +297,9 @@ class SignalReport:
         return f"{sentence}: RL can prefer what is {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] better."
 
     @property
-    def looking(self) -> str:
-        """The dependence of the answers on the images, in a sentence or two; empty where it cannot be measured."""
-        dependence = self.image_dependence
-        if not math.isfinite(dependence.dependence.low):
-            return ""
-        sentence = (
-            f"{format_value(dependence.value)} mean IoU of the first answers; {dependence.sentence}; "
-            f"{dependence.distinct} distinct answers to {dependence.images} images."
-        )
-        if dependence.dependence.low > 0:
-            return sentence
-        return (
-            f"{sentence} They are not shown to depend on the image: what differs in reward then teaches where findings "
-            "usually are. Teach the model to look first, with `sft`."
-        )
-
-    @property
     def is_fine(self) -> bool:
-        """Whether few groups are without spread, no other reward is recommended, and answers depend on the images."""
-        low = self.image_dependence.dependence.low
-        is_looking = low > 0 or not math.isfinite(low)
-        is_best = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
-        return is_best and is_looking and not self.misreading
+        """Whether few groups are without spread, and no other reward is recommended."""
+        return self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
@@ -421,7 +391,8 @@ def measure_signal(
     Raises:
         ValueError: there is no group of several completions, or a row lacks what rewards read.
 
-    Where the answers contradict the declared box format the recommendation says so, in place of a `SpaceWarning`.
+    Warns:
+        SpaceWarning: where the answers contradict the declared box format; then no reward can be judged by them.
 
     Example:
         Answers that all miss an IoU of 0.5, some by less than others:
@@ -448,25 +419,9 @@ there are findings and boxes, and every answer earns 0.
     patients = map(patient_of, rows)
     units = [("image", name) if who is None else ("patient", who) for name, who in zip(names, patients, strict=True)]
     rewards = [reward, *variants(reward, tried)]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SpaceWarning)
-        groups, iou = _score_groups(rewards, rows, texts, sizes, track)
-        # An image at several steps counts once, by its first answer.
-        first = {name: k for k, name in reversed(list(enumerate(names)))}
-        places = sorted(first.values())
-        answers = read_predictions([rows[k] for k in places], [texts[k][:1] for k in places], reward)
-        dependence = image_dependence(answers)
-    misreading = ""
-    for warning in caught:
-        if issubclass(warning.category, SpaceWarning):
-            misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    groups, iou = _score_groups(rewards, rows, texts, sizes, track)
     configured, *further = [_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
     best, recommendation = recommend(configured, further)
-    if misreading:
-        best = configured.name
-        recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
     starts = np.cumsum(sizes) - sizes
     means = np.add.reduceat(iou, starts) / sizes
     gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
@@ -480,10 +435,8 @@ there are findings and boxes, and every answer earns 0.
         size=int(np.bincount(sizes).argmax()),
         best=best,
         recommendation=recommendation,
-        image_dependence=dependence,
         mean_iou=float(np.nanmean(means)) if gains.any() else math.nan,
         best_of_k_gain=jackknifed_ratio(sum_by_group(gains, units)).estimate,
-        misreading=misreading,
     )
 
 
