@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, permutations
 from typing import Any, NamedTuple
@@ -54,20 +54,12 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import BoxBatch, pad
 from grounding_rewards.common.formatting import format_p, format_value
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import LabelCodes, match_batch
 from grounding_rewards.metrics import intervals
 from grounding_rewards.metrics.average_precision import rows_of_one_shape
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction, PredictionBatch, patients_of
 from grounding_rewards.overlap import pairwise_iou
-
-#: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
-WITHIN: Mapping[str, Callable[[Prediction], Any]] = {
-    "count": lambda image: len(image.gt),
-    "labels": lambda image: tuple(sorted(image.gt_labels)),
-    "all": lambda image: None,
-}
 
 #: In the table of metrics.
 IMAGE_DEPENDENCE = {
@@ -130,7 +122,6 @@ class ImageDependence:
         images: number of images.
         alone: images that would count and have no others in their group, which play no part.
         unasked: images whose question is not known.
-        within: which images answers were permuted among, a key of :data:`WITHIN`.
     """
 
     value: float
@@ -143,7 +134,6 @@ class ImageDependence:
     images: int
     alone: int
     unasked: int
-    within: str
 
     @property
     def sentence(self) -> str:
@@ -164,21 +154,18 @@ class ImageDependence:
 
 
 def image_dependence(
-    images: Sequence[Prediction], *, within: str = "count", label_matching: str = "ignore", seed: int = 0
+    images: Sequence[Prediction], *, same_labels: bool = False, label_matching: str = "ignore", seed: int = 0
 ) -> ImageDependence:
     """Measure what a model owes to the images.
 
     Args:
         images: with their answers.
-        within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are permuted among, see :data:`WITHIN`.
+        same_labels: permute answers among images with the same labels, not among those with as many reference boxes.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
         seed: of the permutations of the test.
 
     Returns:
         All numbers are NaN without images, without reference boxes, and where most images are alone in their group.
-
-    Raises:
-        ValueError: a word is unknown.
 
     Example:
         Two models; the second answers both images alike.
@@ -193,13 +180,12 @@ def image_dependence(
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
         (0.0, 1)
     """
-    check_word("within", within, WITHIN)
-    permuted = _permute(images, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
+    permuted = _permute(images, same_labels, label_matching, seed=seed, permutations=_PERMUTATIONS)
     dependence = _estimate(permuted, images)
     # Where labels divide no group, all is owed to placing.
     placing, naming = dependence, 0.0
-    if len(_groups(images, "labels")) > len(_groups(images, "count")) and within == "count":
-        in_labels = _permute(images, "labels", label_matching)
+    if not same_labels and len(_groups(images, True)) > len(_groups(images, False)):
+        in_labels = _permute(images, True, label_matching)
         placing = _estimate(in_labels, images)
         above, compared = permuted.above_others(permuted.on_image)[in_labels.divisor > 0].sum(axis=0).tolist()
         naming = above / compared - placing.value if compared else math.nan
@@ -216,7 +202,6 @@ def image_dependence(
         images=len(images),
         alone=permuted.alone,
         unasked=sum(image.question is None and not image.asked for image in images),
-        within=within,
     )
 
 
@@ -238,7 +223,7 @@ class DependenceSums(NamedTuple):
 
 
 def dependence_sums(
-    images: Sequence[Prediction], *, within: str = "count", label_matching: str = "ignore"
+    images: Sequence[Prediction], *, same_labels: bool = False, label_matching: str = "ignore"
 ) -> DependenceSums:
     """The image dependence of mean IoU as ratios of sums, as other metrics are; within the same labels, of placing.
 
@@ -250,7 +235,7 @@ def dependence_sums(
                [0.82, 1.  ],
                [0.89, 1.  ]])
     """
-    return _permute(images, within, label_matching).sums(images)
+    return _permute(images, same_labels, label_matching).sums(images)
 
 
 def shift_notes(images: Sequence[Prediction]) -> list[str]:
@@ -356,7 +341,7 @@ class _Permuted:
 
 
 def _permute(
-    images: Sequence[Prediction], within: str, label_matching: str, *, seed: int = 0, permutations: int = 0
+    images: Sequence[Prediction], same_labels: bool, label_matching: str, *, seed: int = 0, permutations: int = 0
 ) -> _Permuted:
     """Permute the answers among the images of each group, see the top of this module."""
     table = _BoxTable.of(images, label_matching)
@@ -370,11 +355,8 @@ def _permute(
     # One row for what pairs of images share, one for the variance over permutations, see `_Permuted`.
     squares = np.zeros((2, 3))
     freedom = 0
-    groups = [group for group in _groups(images, within).values() if len(group) > 1]
+    groups = [group for group in _groups(images, same_labels).values() if len(group) > 1]
     has_others = np.isin(rows, list(chain.from_iterable(groups)))
-    if table.answers_alike:
-        # Whichever answer an image gets, it earns the same.
-        groups = []
     draws = permutations if groups and has_others.sum() <= MOST_IMAGES else 0
     # What the answers earn on all images, under each permutation.
     totals = np.full(draws, own_credit[~has_others].sum())
@@ -439,13 +421,14 @@ def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.sort(np.concatenate([[0], forth, n - forth]))
 
 
-def _groups(images: Sequence[Prediction], within: str) -> dict[Any, list[int]]:
+def _groups(images: Sequence[Prediction], same_labels: bool) -> dict[Any, list[int]]:
     """The indices of the images of each group, sorted by id, so that nothing depends on the order of the images."""
     groups: dict[Any, list[int]] = defaultdict(list)
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
         image = images[k]
         question = image.asked if image.question is None else image.question
-        groups[image.source, question, WITHIN[within](image)].append(k)
+        alike = tuple(sorted(image.gt_labels)) if same_labels else len(image.gt)
+        groups[image.source, question, alike].append(k)
     return groups
 
 
@@ -532,16 +515,6 @@ class _BoxTable:
         if label_matching != "ignore":
             codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
         return cls(pred, gt, codes)
-
-    @property
-    def answers_alike(self) -> bool:
-        """Whether all images have the same answer, such as a constant box."""
-        n = self.pred.counts[:1].sum()
-        codes = np.zeros(len(self.pred.flat)) if self.codes is None else self.codes.pred
-        boxes = np.column_stack([self.pred.flat, codes])
-        if not np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n)):
-            return False
-        return n == 0 or np.allclose(boxes.reshape(-1, n, 5), boxes[:n], rtol=0, atol=1e-9, equal_nan=True)
 
     def credits_of_partners(self, image: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
         """What the answers to the partners of each image earn on it, ``(groups, n, partners)``.

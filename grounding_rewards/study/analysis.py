@@ -105,7 +105,7 @@ def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
     matched = MatchedImages(images)
     sums = dict(matched.sums())
     sums["image_dependence"] = dependence_sums(images).by_image
-    sums["placing"] = dependence_sums(images, within="labels").by_image
+    sums["placing"] = dependence_sums(images, same_labels=True).by_image
     sums = {key: sums[key] for key in METRICS if key in sums}
     for (label, key), label_sums in reference_sums(matched, label_groups(images)).items():
         if key == "recall_50":

@@ -667,12 +667,12 @@ def real_findings(folder: Path) -> str:
     reward = get_reward("R3", box_format="qwen2.5-vl")
     answers = read_predictions(rows, [[row["completion"]] for row in rows], reward)
     # The question names the finding: dealt to other findings, answers would differ by the question alone.
-    whole = image_dependence(answers, within="labels")
+    whole = image_dependence(answers, same_labels=True)
     medians = json.loads((folder / "median_boxes.json").read_text(encoding="utf-8"))
     labels = sorted({row["labels"][0] for row in rows})
     seen_labels, constant = [], 0.0
     for label in labels:
-        of_label = image_dependence([answer for answer in answers if answer.gt_labels == (label,)], within="labels")
+        of_label = image_dependence([answer for answer in answers if answer.gt_labels == (label,)], same_labels=True)
         if of_label.dependence.low > 0:
             seen_labels.append(label)
         asked = [row for row in rows if row["labels"] == [label]]

@@ -63,17 +63,16 @@ def test_what_the_question_says_is_nothing_seen() -> None:
     assert {image.pred_labels for image in baseline_systems(plain, plain, reward)["constant box"]} == {("heart",)}
 
 
-@pytest.mark.parametrize("within", ["count", "all"])
-def test_dependence_is_metric_less_mean_over_other_answers(within: str) -> None:
+def test_dependence_is_metric_less_mean_over_other_answers() -> None:
     images = draw(np.random.default_rng(3), 6, looks=0.7, boxes=(1, 2))
     orders = [
         order
         for order in itertools.permutations(range(6))
         # Over permutations that leave no answer where it is, each of the others is there equally often.
-        if all(i != j and (within == "all" or len(images[i].gt) == len(images[j].gt)) for i, j in enumerate(order))
+        if all(i != j and len(images[i].gt) == len(images[j].gt) for i, j in enumerate(order))
     ]
     values = [mean_iou(dealt(images, order)) for order in orders]
-    found = image_dependence(images, within=within)
+    found = image_dependence(images)
     assert found.value == pytest.approx(mean_iou(images), abs=1e-12)
     assert found.dealt == pytest.approx(np.mean(values), abs=1e-12)
     assert found.dependence.value == pytest.approx(found.value - np.mean(values), abs=1e-12)
@@ -102,7 +101,7 @@ def test_answers_stay_within_their_source_and_their_labels() -> None:
     images = draw(np.random.default_rng(2), 8, looks=1.0)
     named = [replace(image, gt_labels=(str(k // 2),)) for k, image in enumerate(images)]
     pairs = [image_dependence(named[k : k + 2]).dependence.value for k in range(0, 8, 2)]
-    assert image_dependence(named, within="labels").dependence.value == pytest.approx(np.mean(pairs))
+    assert image_dependence(named, same_labels=True).dependence.value == pytest.approx(np.mean(pairs))
 
 
 @pytest.mark.parametrize("size", [2, 4, 40])
@@ -205,8 +204,6 @@ def test_nothing_to_measure() -> None:
     assert np.isnan(image_dependence([]).value)
     assert np.isnan(image_dependence([Prediction("a", 9, 9)]).dependence.value)
     assert dependence_sums([]).by_image.shape == (0, 2)
-    with pytest.raises(ValueError, match=r"got 'view'\. Use one of: count, labels, all"):
-        image_dependence([], within="view")
 
 
 def test_ignored_regions_count_as_in_the_table() -> None:
