@@ -57,7 +57,7 @@ def run(
         a: folder of an evaluation, or its images.jsonl
         b: the run that is compared with it
         metric: what the verdict tells first, such as f1_50 or reward_R4; a wrong key lists the right ones
-        metrics: show only these and that of --metric; default: the twelve that matter most, and the reward
+        metrics: show only these and that of --metric; default: the eleven that matter most, and the reward
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
         resamples: draws of the permutation test
         seed: of them, and of what intervals leave out

@@ -15,8 +15,8 @@ The folder --out then holds
   samples.jsonl      its sampled answers, with --samples
   metrics/           the plots as PNG and PDF
 
-Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found and the
-whole image. The page shows images and the model's words: protect it like the images.
+Beside every metric stand the ceiling, the reference as answer, and a constant box. The page shows images and the
+model's words: protect it like the images.
 
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
@@ -70,8 +70,6 @@ class EvaluateOptions(AnswerOptions):
         train_split: the constant box is fitted on it; `none`: on the other patients of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
-        nms: leave out boxes that overlap a higher-scoring one of their label by more than this IoU
-        interpolation: of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before)
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
@@ -93,8 +91,6 @@ class EvaluateOptions(AnswerOptions):
     overwrite: bool = False
     reward: Reward = "R4"
     label_matching: LabelMatching = "ignore"
-    nms: Annotated[float | None, in_range(0, 1)] = None
-    interpolation: Literal["all", "101", "11"] = "101"
     iou: Annotated[tuple[float, ...], in_range(0, 1, above=True)] = AP_THRESHOLDS
     samples: Annotated[int, in_range(0)] = 0
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
@@ -118,7 +114,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     reward = options.judge(options.reward)
     # Refuses wrong values now, not after hours of generation.
     iou = tuple(dict.fromkeys(options.iou))
-    measures = Measures(reward.name, options.label_matching, options.interpolation, iou, options.seed)
+    measures = Measures(reward.name, options.label_matching, iou, options.seed)
     images = options.images(options.split, options.max_images)
     training = _training_images(options)
     robustness: list[RobustnessPoint] = []
@@ -136,12 +132,13 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         name = system_name(options.completions[0]) if len(options.completions) == 1 else "completions"
         facts = {"completions": ", ".join(path.name for path in options.completions)}
     with stage_progress("reading the answers") as on_progress:
-        predictions = read_predictions(answers.rows, answers.texts, reward, nms_threshold=options.nms)
+        predictions = read_predictions(answers.rows, answers.texts, reward)
         for note in (*answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
-        evaluation = evaluate(systems, measures, on_progress=on_progress)
+        on_progress("measuring")
+        evaluation = evaluate(systems, measures)
         facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}
         evaluation = replace(evaluation, robustness=tuple(robustness), facts=facts, command=command)
         on_progress("drawing")
@@ -242,7 +239,6 @@ def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Map
         "reward": repr(reward),
         "box format": ", ".join(box_format.name for box_format in formats),
         "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
-        "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
 

@@ -54,7 +54,7 @@ def run(
         else:
             stored = read_evaluation(evaluation)
             # The evaluation of a log names no model; its first system has the name of the log.
-            model = name or model_name(str(stored.facts.get("model", ""))) or next(iter(stored.systems), "model")
+            model = name or model_name(str(stored.facts.get("model", ""))) or stored.system
             reports, left_out = write_dicom_sr(images, unfinished, model=model, dicom=dicom)
             lines = [f"{reports} of {len(images)} images have a report in {out}"]
             for reason, ids in left_out.items():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.images.decoding import open_image, shown_image
-from grounding_rewards.metrics.confusion import (
+from grounding_rewards.metrics.outcomes import (
     FOUND,
     IGNORED,
     MISSED,

@@ -51,7 +51,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, box_area, positions
+from grounding_rewards.boxes import BoxBatch, positions
 from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan, row_sums
 from grounding_rewards.common.validation import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
@@ -60,50 +60,6 @@ from grounding_rewards.metrics.intervals import Jackknifed, Metric, Parts, group
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
-
-
-class Area(NamedTuple):
-    """A range of box sizes: ``of`` is `pixels`, or `image` for fractions of the image's area.
-
-    In pixels both ends belong to the range, as in COCO; in fractions ``high`` does not, so that neighbouring ranges
-    share no box.
-    """
-
-    low: float
-    high: float
-    of: str = "pixels"
-
-    def holds(self, areas: Array, image_areas: Array) -> NDArray[np.bool_]:
-        """Which boxes have a size in this range.
-
-        Args:
-            areas: of boxes, in pixels of the image.
-            image_areas: of the image of each box, in pixels.
-
-        Example:
-            >>> Area(0, 0.01, "image").holds(np.array([50.0, 200.0]), np.array([10_000.0, 10_000.0]))
-            array([ True, False])
-        """
-        if self.of == "image":
-            sizes = areas / image_areas
-            return np.asarray((self.low <= sizes) & (sizes < self.high), dtype=bool)
-        return np.asarray((self.low <= areas) & (areas <= self.high), dtype=bool)
-
-
-#: COCO's sizes. On an image of 2500 by 3000 pixels nearly every finding is `large`.
-COCO_AREAS: dict[str, Area] = {
-    "all": Area(0, 1e10),
-    "small": Area(0, 32**2),
-    "medium": Area(32**2, 96**2),
-    "large": Area(96**2, 1e10),
-}
-
-#: Sizes that do not depend on how many pixels an image has.
-IMAGE_AREAS: dict[str, Area] = {
-    "small, below 1 % of the image": Area(0, 0.01, "image"),
-    "medium, 1 % to 10 % of the image": Area(0.01, 0.1, "image"),
-    "large, above 10 % of the image": Area(0.1, float("inf"), "image"),
-}
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -186,24 +142,6 @@ class RankedImages:
         """The ranking without the boxes of other labels than this one, see :meth:`of_label`."""
         return replace(self, by_label={"": self.of_label(label)})
 
-    def threshold_index(self, iou_threshold: float) -> int:
-        """Index of an IoU threshold among those at which boxes were matched.
-
-        Raises:
-            ValueError: it is not among them.
-
-        Example:
-            >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
-            1
-        """
-        for index, iou in enumerate(self.iou_thresholds):
-            if abs(iou - iou_threshold) < 1e-9:
-                return index
-        raise ValueError(
-            f"Expected one of {[round(iou, 9) for iou in self.iou_thresholds]} for the IoU threshold, got "
-            f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
-        )
-
 
 def rank_boxes(
     images: Sequence[Prediction],
@@ -212,7 +150,6 @@ def rank_boxes(
     ranking: str = "score",
     label_matching: str = "ignore",
     together: bool = False,
-    area: Area | None = None,
     max_detections: int = 100,
 ) -> RankedImages:
     """Rank the predicted boxes of each label and say which are right.
@@ -226,8 +163,6 @@ def rank_boxes(
             Under the last two a predicted box without a label is of no label and does not occur.
         together: rank the boxes of all labels together, as under ``"ignore"``, each right only under the finding's
             label by ``label_matching``; a predicted box without a label is a false one.
-        area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
-            match one of another size, don't count.
         max_detections: the highest-scoring boxes of an image and label that are looked at; under ``"emission"`` and
             ``"tied"`` those named first.
 
@@ -273,29 +208,21 @@ def rank_boxes(
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
         codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
         codes = replace(codes, pred=codes.pred[order], gt=codes.gt[gt_order])
-    area = area or Area(-np.inf, np.inf)
-    image_areas = batch.sizes.prod(axis=1)
-    pred_in_area = area.holds(box_area(pred.flat), image_areas[pred_image])
-    gt_in_area = area.holds(box_area(gt.flat), image_areas[gt_image])
-    matched = _match_entries(
+    hit, counts = _match_entries(
         BoxBatch(pred.flat[order], _count_sorted(pred_entry[order], entries)),
         BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry[gt_order], entries)),
         batch.ignore.take(entries // len(names)),
-        gt_in_area[gt_order],
         codes,
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
-    # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
-    hit = matched == _WANTED
-    counts = hit | ((matched == _NOTHING) & pred_in_area[order])
     key = place.astype(np.float64) if ranking == "emission" else uncertainty[order]
 
     by_label = {}
     for number, name in enumerate(names):
         of_label = pred_label[order] == number
         image = pred_image[order][of_label]
-        references = np.bincount(gt_image[(gt_label == number) & gt_in_area], minlength=len(batch))
+        references = np.bincount(gt_image[gt_label == number], minlength=len(batch))
         by_label[name] = RankedBoxes(image, key[of_label], hit[:, of_label], counts[:, of_label], references, ranking)
     return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, group_by)
 
@@ -323,11 +250,6 @@ def label_name(label: str | None, label_matching: str) -> str:
     finding = normalize_label(label)
     # With its side for parts of the chest, where each side is a thing of its own.
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
-
-
-_NOTHING = 0  # partner of a predicted box: none, so that it is false
-_WANTED = 1  # a reference box that counts
-_UNWANTED = 2  # a reference box or region that makes it not count
 
 
 def _number_labels(
@@ -390,24 +312,23 @@ def _match_entries(
     preds: BoxBatch,
     gts: BoxBatch,
     ignore: BoxBatch,
-    gt_in_area: Mask,
     codes: LabelCodes | None,
     thresholds: Array,
     *,
     most_overlap_first: bool,
-) -> NDArray[np.int8]:
-    """The kind of partner of each predicted box at each threshold, ``(thresholds, n)``.
+) -> tuple[Mask, Mask]:
+    """Which predicted boxes are right, and which count, at each threshold, ``(thresholds, n)`` each.
 
     Args:
         preds: the predicted boxes of all entries, in the order of the ranking.
         gts: the reference boxes of all entries.
         ignore: the regions of their images.
-        gt_in_area: which reference boxes count.
         codes: of the labels of both, in their order; None if all labels agree.
         thresholds: ``(t,)``.
         most_overlap_first: whether the boxes that overlap a reference box most choose first.
     """
-    partners = np.full((len(thresholds), len(preds.flat)), _NOTHING, dtype=np.int8)
+    hit = np.zeros((len(thresholds), len(preds.flat)), dtype=bool)
+    counts = np.ones_like(hit)
     shapes = np.column_stack([preds.counts, gts.counts, ignore.counts])
     for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
         # b entries, each with n predicted boxes, m reference boxes and k regions
@@ -420,102 +341,145 @@ def _match_entries(
         if codes is not None:
             agreeing = codes.agree(codes.pred[pred_places].reshape(b, n, 1), codes.gt[gt_places].reshape(b, 1, m))
             iou = np.where(agreeing, iou, 0.0)
-        regions = ignore.take(rows).flat.reshape(b, k, 4)
         order = np.tile(np.arange(n), (b, 1))
         if most_overlap_first:
             order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
-        matched = _match(
-            np.take_along_axis(iou, order[..., None], axis=1),
-            np.take_along_axis(covered_share(boxes, regions), order, axis=1),
-            gt_in_area[gt_places].reshape(b, m),
-            thresholds,
-        )
+        matched = _match(np.take_along_axis(iou, order[..., None], axis=1), thresholds)
         # Back into the order of the ranking: the inverse of a permutation is its argsort.
         matched = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
-        partners[:, pred_places] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
-    return partners
+        share = covered_share(boxes, ignore.take(rows).flat.reshape(b, k, 4))
+        ignored = is_ignored(share[:, None], matched, thresholds[:, None])
+        hit[:, pred_places] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
+        counts[:, pred_places] = ~np.swapaxes(ignored, 0, 1).reshape(len(thresholds), -1)
+    return hit, counts
 
 
-def _match(iou: Array, share: Array, gt_in_area: Mask, thresholds: Array) -> NDArray[np.int8]:
-    """COCO's matching of many entries of one shape.
-
-    A wanted reference box comes before one that does not count and before an ignored region, of which the one with the
-    larger overlap is chosen; a region can be chosen any number of times. Among equal IoUs the last reference box is
-    taken.
+def _match(iou: Array, thresholds: Array) -> Mask:
+    """COCO's matching of many entries of one shape; among equal IoUs the last reference box is taken.
 
     Args:
         iou: ``(b, n, m)``, predictions in the order in which they choose.
-        share: ``(b, n)`` of each prediction in one ignored region.
-        gt_in_area: ``(b, m)`` whether the reference box counts.
         thresholds: ``(t,)``.
 
     Returns:
-        ``(b, t, n)`` what each prediction is matched with.
+        ``(b, t, n)`` whether each prediction is matched.
     """
-    b, n, _ = iou.shape
-    gt_in_area = gt_in_area[:, None, :]
-    gt_taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
-    matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
+    b, n, m = iou.shape
+    gt_taken = np.zeros((b, len(thresholds), m), dtype=bool)
+    matched = np.zeros((b, len(thresholds), n), dtype=bool)
     for i in range(n):
-        box_iou, covered = iou[:, None, i], share[:, None, i]
+        box_iou = iou[:, None, i]
         free = (box_iou >= thresholds[:, None]) & ~gt_taken
-        hit = np.asarray((free & gt_in_area).any(axis=2))
-        pool = np.where(hit[..., None], free & gt_in_area, free)
-        best = np.where(pool, box_iou, -1.0).max(axis=2, initial=-1.0)
-        equal = pool & (box_iou == best[..., None])
+        best = np.where(free, box_iou, -1.0).max(axis=2, initial=-1.0)
+        equal = free & (box_iou == best[..., None])
         # Of reference boxes that overlap equally the last one, as in COCO.
-        partner = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
-        ignored = is_ignored(covered, hit, thresholds)
-        gt_taken |= partner & ~(ignored & (covered >= best))[..., None]
-        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | partner.any(axis=2), _UNWANTED, _NOTHING))
+        gt_taken |= equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        matched[..., i] = free.any(axis=2)
     return matched
 
 
-class Curve(NamedTuple):
-    """A line of a plot: `x` and `y` of equal length, `x` not falling.
+def mean_average_precision(
+    ranked: RankedImages,
+    iou_thresholds: Sequence[float] | None = None,
+    *,
+    interpolation: str = "101",
+    groups: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> Jackknifed:
+    """Average precision, averaged over the labels that some image has and over IoU thresholds, with its jackknife.
 
-    A curve of one point is an operating point: boxes that are all tied have no curve.
+    Args:
+        ranked: of :func:`rank_boxes`. Where it compared no labels, all boxes are of one label.
+        iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
+        interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
+            or over ``"all"`` recalls as VOC has done since, as in
+            :class:`grounding_rewards.rewards.AveragePrecisionReward`.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
+        seed: of what is left out.
+
+    Returns:
+        In [0, 1]; NaN without a reference box. Labels without a reference box on these images are no part of the mean.
+
+    Raises:
+        ValueError: an argument is out of its range, or there is not one group per image.
+
+    Example:
+        One of two labels is found; 0.9 is the IoU.
+
+        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
+        ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
+        >>> ranked = rank_boxes([image], label_matching="exact")
+        >>> [mean_average_precision(ranked, thresholds).value for thresholds in ([0.5], [0.5, 0.95])]
+        [0.5, 0.25]
+        >>> mean_average_precision(ranked.only("mass"), [0.5]).value
+        1.0
     """
+    check_word("interpolation", interpolation, INTERPOLATIONS)
+    if iou_thresholds is None:
+        iou_thresholds = ranked.iou_thresholds
+    thresholds = [ranked.iou_thresholds.index(iou) for iou in iou_thresholds]
+    parts = Parts.of(groups, ranked.images, seed)
+    # A label that no image has is no part of the mean.
+    labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
 
-    name: str
-    x: Array
-    y: Array
+    def mean_ap(weights: Array) -> Array:
+        """The metric under weights of the parts, (rows,)."""
+        ap_sums, label_counts = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
+        for boxes in labels:
+            has_references = weights @ boxes.references > 0
+            label_counts += has_references
+            for ap_sum, t in zip(ap_sums, thresholds, strict=True):
+                ap = _average_precision(boxes, t, weights, INTERPOLATIONS[interpolation])
+                ap_sum += np.where(has_references, ap, 0.0)
+        return ratio_or_nan(ap_sums, label_counts).mean(axis=0)
+
+    return jackknife(mean_ap, parts, hull_seed=seed)
 
 
-def _read_curve(
-    ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
-) -> Iterator[tuple[Array, Array, Array]]:
+def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
+    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box, or no box is right."""
+    blocks = []
+    for recall, precision in _precision_recall(ranked, t, weights):
+        if levels is None:
+            # AP = Σ_k P̃(R_k) (R_k - R_k-1)
+            blocks.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
+        else:
+            # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
+            blocks.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
+    return np.concatenate(blocks) if blocks else np.zeros(len(weights))
+
+
+def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
+    """For some rows of weights at a time: recall and interpolated precision at each point, ``(rows, points)``.
+
+    Yields nothing where no box is right.
+    """
+    for block, hits, boxes in _read_curve(ranked, t, weights):
+        yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
+
+
+def _read_curve(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
     """For some rows of weights at a time: the rows, and the right and the counted boxes up to each point of a curve.
 
-    The points are the ends of groups of equal keys that have a right box. After a group without a right box recall is
-    as before and more boxes are false, so no best value is found there.
+    The points are the ends of groups of equal keys that have a right box; under ``"coco"`` boxes of equal stated
+    confidence are groups of their own. After a group without a right box recall is as before and more boxes are false,
+    so no best value is found there. Yields nothing where no box is right.
 
     Args:
         ranked: boxes of one label.
-        threshold: index of the IoU threshold.
+        t: index of the IoU threshold.
         weights: ``(rows, images)``.
-        one_by_one: whether boxes of equal stated confidence are groups of their own.
-
-    Yields:
-        Some rows of the weights, and of these the right boxes and those that count, ``(rows, points)``; nothing where
-        no box is right.
-
-    Example:
-        >>> hit = np.array([[True, False, True, False]])
-        >>> ranked = RankedBoxes(np.zeros(4, int), np.array([-0.9, -0.8, -0.8, np.inf]), hit, hit | True, np.array([2]))
-        >>> [(hits.tolist(), boxes.tolist()) for _, hits, boxes in _read_curve(ranked, 0, np.ones((1, 1)))]
-        [([[1.0, 2.0]], [[1.0, 3.0]])]
     """
     from scipy.sparse import csr_array
 
     order = np.argsort(ranked.key, kind="stable")
     key, image = ranked.key[order], ranked.image[order]
-    hit = ranked.hit[threshold, order].astype(np.float64)
-    counts = ranked.counts[threshold, order].astype(np.float64)
+    hit = ranked.hit[t, order].astype(np.float64)
+    counts = ranked.counts[t, order].astype(np.float64)
     if not hit.any():
         return
     is_end = np.append(key[1:] != key[:-1], True)
-    if one_by_one:
+    if ranked.ranking == "coco":
         is_end |= np.isfinite(key)
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
@@ -539,27 +503,18 @@ FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def sensitivity_at_false_positives(
-    ranked: RankedImages,
-    rates: Sequence[float] = FROC_RATES,
-    *,
-    iou_threshold: float = 0.5,
-    groups: Sequence[Any] | None = None,
-    seed: int = 0,
-) -> list[Jackknifed]:
-    """The best sensitivity with at most so many false boxes per image.
+    ranked: RankedImages, rates: Sequence[float] = FROC_RATES, *, groups: Sequence[Any] | None = None, seed: int = 0
+) -> Jackknifed:
+    """The best sensitivity at IoU 0.5 with at most so many false boxes per image, averaged over some rates of these.
 
     Args:
-        ranked: of :func:`rank_boxes`, by score or in the order of emission.
+        ranked: of :func:`rank_boxes`; boxes that are all tied have no sensitivity at another rate than theirs.
         rates: false boxes per image.
-        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
     Returns:
-        The sensitivity at each rate and their mean, the FROC score, in [0, 1]; NaN without a reference box.
-
-    Raises:
-        ValueError: an argument is out of its range; boxes that are all tied have no sensitivity at another rate.
+        In [0, 1]; NaN without a reference box.
 
     Example:
         One finding of two is found at once, the other after a false box on two images.
@@ -567,16 +522,16 @@ def sensitivity_at_false_positives(
         >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
         ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
         >>> ranked = rank_boxes([image, Prediction("b", 100, 100)])
-        >>> [metric.value for metric in sensitivity_at_false_positives(ranked, [0.25, 0.5])]
+        >>> [sensitivity_at_false_positives(ranked, rates).value for rates in ([0.25], [0.5], [0.25, 0.5])]
         [0.5, 1.0, 0.75]
     """
-    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    t = ranked.iou_thresholds.index(0.5)
     parts = Parts.of(groups, ranked.images, seed)
-    by_part = boxes.by_group(parts.of_image)
+    by_part = ranked.of_label(None).by_group(parts.of_image)
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
-    def at_rates_and_mean(weights: Array) -> Array:
-        """The sensitivity at each rate and their mean, (rows, rates + 1), under weights of the parts."""
+    def mean_sensitivity(weights: Array) -> Array:
+        """The metric under weights of the parts, (rows,)."""
         best_hits = np.zeros((len(weights), len(rates)))
         row = 0
         for block, hits, boxes in _read_curve(by_part, t, weights):
@@ -584,48 +539,9 @@ def sensitivity_at_false_positives(
             for row_rates, row_hits in zip(false_rates, hits, strict=True):
                 best_hits[row] = np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")]
                 row += 1
-        references = (weights @ by_part.references)[:, None]
-        at_rates = np.where(references > 0, ratio(best_hits, references), np.nan)
-        return np.column_stack([at_rates, at_rates.mean(axis=1)])
+        return ratio_or_nan(best_hits, (weights @ by_part.references)[:, None]).mean(axis=1)
 
-    return jackknife(at_rates_and_mean, parts)
-
-
-def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
-    """Sensitivity against false boxes per image: a staircase, which rises at its points; one point for tied boxes.
-
-    Args:
-        ranked: of :func:`rank_boxes`.
-        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
-        name: of the curve.
-
-    Returns:
-        ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Without a reference box the
-        curve has no point.
-
-    Raises:
-        ValueError: an argument is out of its range.
-
-    Example:
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
-        ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
-        >>> froc_curve(rank_boxes([image]), name="mass")[:3]
-        ('mass', array([0., 1., 1.]), array([0.5, 1. , 1. ]))
-        >>> froc_curve(rank_boxes([image], ranking="tied"))[1:3]
-        (array([1.]), array([1.]))
-    """
-    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    references = boxes.references.sum()
-    if not references:
-        return Curve(name, np.zeros(0), np.zeros(0))
-    x = y = np.zeros(0)
-    if ranked.ranking != "tied":
-        for _, hits, counts in _read_curve(boxes, t, np.ones((1, ranked.images))):
-            x, y = (counts[0] - hits[0]) / ranked.images, hits[0] / references
-    # And with all boxes.
-    all_hits = boxes.hit[t].sum()
-    x = np.append(x, (boxes.counts[t].sum() - all_hits) / ranked.images)
-    return Curve(name, x, np.append(y, all_hits / references))
+    return jackknife(mean_sensitivity, parts)
 
 
 #: In the table of metrics.
@@ -674,142 +590,24 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     parts = Parts.of(groups, len(images), seed)
 
     def areas(weights: Array) -> Array:
-        """The area of the images in the parts that have a weight, (rows, 1)."""
+        """The area of the images in the parts that have a weight, (rows,)."""
         kept_images = weights[:, parts.of_image] > 0
-        return np.array([[_area_under_roc(score[kept & positive], score[kept & ~positive])] for kept in kept_images])
+        return np.array([_area_under_roc(score[kept & positive], score[kept & ~positive]) for kept in kept_images])
 
     # The interval can rest on no more patients than the smaller of the two classes has.
     units = group_numbers(groups, len(images))
     fewest = min(len(np.unique(units[positive])), len(np.unique(units[~positive])))
-    return jackknife(areas, parts)[0]._replace(units=fewest)
+    return jackknife(areas, parts)._replace(units=fewest)
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:
     """The share of pairs of a positive and a negative score in which the positive is greater; equal ones count half."""
-    if np.isnan(positive).any() or np.isnan(negative).any():
-        return np.nan
-    negative = np.sort(negative)
-    below = np.searchsorted(negative, positive, "left").sum()
-    below_or_equal = np.searchsorted(negative, positive, "right").sum()
-    # Σ over pairs of (positive above negative) + (equal) / 2
-    return float(ratio_or_nan(below / 2 + below_or_equal / 2, len(positive) * len(negative)))
+    from scipy.stats import rankdata
 
-
-def mean_average_precision(
-    ranked: RankedImages,
-    iou_thresholds: Sequence[float] | None = None,
-    *,
-    interpolation: str = "101",
-    groups: Sequence[Any] | None = None,
-    seed: int = 0,
-) -> Jackknifed:
-    """Average precision, averaged over the labels that some image has and over IoU thresholds, with its jackknife.
-
-    Args:
-        ranked: of :func:`rank_boxes`. Where it compared no labels, all boxes are of one label.
-        iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
-        interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
-            or over ``"all"`` recalls as VOC has done since, as in
-            :class:`grounding_rewards.rewards.AveragePrecisionReward`.
-        groups: the patient of each image, where known; the images of one patient are then left out together.
-        seed: of what is left out.
-
-    Returns:
-        In [0, 1]; NaN without a reference box. Labels without a reference box on these images are no part of the mean.
-
-    Raises:
-        ValueError: an argument is out of its range, or there is not one group per image.
-
-    Example:
-        One of two labels is found; 0.9 is the IoU.
-
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
-        ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
-        >>> ranked = rank_boxes([image], label_matching="exact")
-        >>> [mean_average_precision(ranked, thresholds).value for thresholds in ([0.5], [0.5, 0.95])]
-        [0.5, 0.25]
-        >>> mean_average_precision(ranked.only("mass"), [0.5]).value
-        1.0
-    """
-    check_word("interpolation", interpolation, INTERPOLATIONS)
-    if iou_thresholds is None:
-        iou_thresholds = ranked.iou_thresholds
-    thresholds = [ranked.threshold_index(iou) for iou in iou_thresholds]
-    parts = Parts.of(groups, ranked.images, seed)
-    # A label that no image has is no part of the mean.
-    labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
-
-    def mean_ap(weights: Array) -> Array:
-        """The metric under weights of the parts, (rows, 1)."""
-        ap_sums, label_counts = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
-        for boxes in labels:
-            has_references = weights @ boxes.references > 0
-            label_counts += has_references
-            for ap_sum, t in zip(ap_sums, thresholds, strict=True):
-                ap = _average_precision(boxes, t, weights, INTERPOLATIONS[interpolation])
-                ap_sum += np.where(has_references, ap, 0.0)
-        return ratio_or_nan(ap_sums, label_counts).mean(axis=0)[:, None]
-
-    return jackknife(mean_ap, parts, hull_seed=seed)[0]
-
-
-def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
-    """Interpolated precision at 101 recall levels, as COCO reads it; one point for tied boxes.
-
-    Args:
-        ranked: as for :func:`froc_curve`.
-        iou_threshold: as for :func:`froc_curve`.
-        name: of the curve.
-
-    Returns:
-        ``x`` recall, ``y`` precision, 0 at a recall that is not reached. The mean of ``y`` is the average precision,
-        unless boxes are tied. Without a reference box, or tied without a predicted one, the curve has no point.
-
-    Raises:
-        ValueError: as :func:`froc_curve`.
-
-    Example:
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
-        ...                     pred=[[0, 0, 10, 9]], pred_scores=[0.8])
-        >>> curve = precision_recall_curve(rank_boxes([image]), name="mass")
-        >>> curve.x[[0, 50, 51]], curve.y[[0, 50, 51]]
-        (array([0.  , 0.5 , 0.51]), array([1., 1., 0.]))
-        >>> precision_recall_curve(rank_boxes([image], ranking="tied"))[1:3]
-        (array([0.5]), array([1.]))
-    """
-    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
-    hits, predictions, references = boxes.hit[t].sum(), boxes.counts[t].sum(), boxes.references.sum()
-    is_tied = ranked.ranking == "tied"
-    if not references or (is_tied and not predictions):
-        return Curve(name, np.zeros(0), np.zeros(0))
-    if is_tied:
-        return Curve(name, ratio([hits], [references]), ratio([hits], [predictions]))
-    x, y = np.linspace(0.0, 1.0, 101), np.zeros(101)
-    for (recall,), (best,) in _precision_recall(boxes, t, np.ones((1, ranked.images))):
-        y = np.append(best, 0.0)[np.searchsorted(recall, x, side="left")]
-    return Curve(name, x, y)
-
-
-def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
-    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box, or no box is right."""
-    blocks = []
-    for recall, precision in _precision_recall(ranked, t, weights):
-        if levels is None:
-            # AP = Σ_k P̃(R_k) (R_k - R_k-1)
-            blocks.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
-        else:
-            # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
-            blocks.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
-    return np.concatenate(blocks) if blocks else np.zeros(len(weights))
-
-
-def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """For some rows of weights at a time: recall and interpolated precision at each point, ``(rows, points)``.
-
-    Yields nothing where no box is right.
-    """
-    for block, hits, boxes in _read_curve(ranked, t, weights, one_by_one=ranked.ranking == "coco"):
-        yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
+    n = len(positive)
+    # Equal scores share the mean of their ranks; a NaN makes all ranks NaN.
+    ranks = rankdata(np.concatenate([positive, negative]))
+    return float(ratio_or_nan(ranks[:n].sum() - n * (n + 1) / 2, n * len(negative)))
 
 
 def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore") -> Array:
@@ -836,16 +634,12 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
     if "" in names or names <= {UNNAMED}:
         rule = "ignore"
     queried = [_name_boxes(image, rule) for image in images]
-    is_named = all(query is image for query, image in zip(queried, images, strict=True))
-    # A batch of images that is as it was keeps its arrays.
-    ranked = rank_boxes(images if is_named else queried, (0.5,), ranking="emission", label_matching=rule)
+    ranked = rank_boxes(queried, (0.5,), ranking="emission", label_matching=rule)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
-        order = np.lexsort((boxes.key, boxes.image))
-        image = boxes.image[order]
-        place = _place_within(image)
+        place = _place_within(boxes.image)
         hit, counts = np.zeros((2, len(images), int(place.max(initial=-1)) + 1))
-        hit[image, place], counts[image, place] = boxes.hit[0, order], boxes.counts[0, order]
+        hit[boxes.image, place], counts[boxes.image, place] = boxes.hit[0], boxes.counts[0]
         # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
         precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
         # 0 where the image has no such query.
@@ -864,8 +658,6 @@ def _name_boxes(image: Prediction, label_matching: str) -> Prediction:
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.5,)
-# Rates of false boxes that have a sensitivity of their own; the FROC score is the mean over more.
-_SHOWN_RATES = FROC_RATES[:4]
 # Beginning of the key → name of the kind of average precision, and over what it is.
 _KINDS = {"ap": ("AP", "all boxes together"), "map": ("mAP", "mean over labels")}
 # What makes a box right where all are together.
@@ -913,23 +705,8 @@ class RankingMetrics(NamedTuple):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
         return cls(ranking, tuple(kinds), tuple(iou_thresholds))
 
-    @property
-    def keys(self) -> dict[str, tuple[str, tuple[float, ...]]]:
-        """By key, as `ap_50`: the kind, `ap` or `map`, and the IoU thresholds that it is the mean over.
-
-        Example:
-            >>> list(RankingMetrics("tied", (("ap", "ignore"),), (0.3, 0.55)).keys)
-            ['ap_30', 'ap_55', 'ap_50_95']
-        """
-        keys: dict[str, tuple[str, tuple[float, ...]]] = {}
-        for kind, _ in self.average_precisions:
-            for iou in self.iou_thresholds:
-                keys[f"{kind}_{100 * iou:g}"] = kind, (iou,)
-            keys[f"{kind}_50_95"] = kind, COCO_THRESHOLDS
-        return keys
-
     def metrics(self) -> dict[str, Metric]:
-        """Heading and definition of every metric, by key.
+        """Every metric by key, as `ap_50`; `of` is its kind, and the IoU thresholds or rates that it is the mean over.
 
         Example:
             >>> RankingMetrics("tied", (("ap", "ignore"),)).metrics()["ap_50"].heading
@@ -941,40 +718,36 @@ class RankingMetrics(NamedTuple):
             order = "not every box has a stated confidence, so all are tied"
         together = _RULES[dict(self.average_precisions)["ap"]]
         metrics = {}
-        for key, (kind, thresholds) in self.keys.items():
+        for kind, _ in self.average_precisions:
             name, scope = _KINDS[kind]
             if kind == "ap":
                 scope += f", {together}"
-            heading = f"{name} at IoU {thresholds[0]:g}"
-            if len(thresholds) > 1:
-                heading += f" to {thresholds[-1]:g}"
-            if not by_score:
-                heading += ", boxes tied"
-            metrics[key] = Metric(heading, f"average precision, {scope}; {order}")
+            thresholds = {f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds} | {"50_95": COCO_THRESHOLDS}
+            for key, ious in thresholds.items():
+                heading = f"{name} at IoU {ious[0]:g}" + (f" to {ious[-1]:g}" if len(ious) > 1 else "")
+                if not by_score:
+                    heading += ", boxes tied"
+                definition = f"average precision, {scope}; {order}"
+                metrics[f"{kind}_{key}"] = Metric(heading, definition, (kind, ious))
         if by_score:
-            metrics["froc"] = Metric(
-                "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
-            )
-            for rate in _SHOWN_RATES:
-                metrics[f"sensitivity_{rate:g}"] = Metric(
-                    f"sensitivity at {rate:g} false boxes per image",
-                    "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted",
-                )
+            definition = f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
+            metrics["froc"] = Metric("FROC score", definition, ("froc", FROC_RATES))
+            share = "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted"
+            # The FROC score is the mean over more rates than have a sensitivity of their own.
+            for rate in FROC_RATES[:4]:
+                heading = f"sensitivity at {rate:g} false boxes per image"
+                metrics[f"sensitivity_{rate:g}"] = Metric(heading, share, ("froc", (rate,)))
         return metrics
 
-    def rank(self, images: Sequence[Prediction], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedImages]:
+    def rank(self, images: Sequence[Prediction]) -> dict[str, RankedImages]:
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
-
-        Args:
-            images: predictions.
-            iou_thresholds: at which boxes are matched, beside those of the metrics.
 
         Example:
             >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
             >>> list(RankingMetrics.of([image]).rank([image]))
             ['ap']
         """
-        all_thresholds = sorted({*iou_thresholds, *self.iou_thresholds, *COCO_THRESHOLDS})
+        all_thresholds = sorted({*self.iou_thresholds, *COCO_THRESHOLDS})
         return {
             kind: rank_boxes(images, all_thresholds, ranking=self.ranking, label_matching=rule, together=kind == "ap")
             for kind, rule in self.average_precisions
@@ -984,7 +757,6 @@ class RankingMetrics(NamedTuple):
         self,
         ranked: Mapping[str, RankedImages],
         *,
-        interpolation: str = "101",
         groups: Sequence[Any] | None = None,
         seed: int = 0,
     ) -> dict[str, Jackknifed]:
@@ -992,12 +764,8 @@ class RankingMetrics(NamedTuple):
 
         Args:
             ranked: of :meth:`rank`.
-            interpolation: of average precision.
             groups: the patient of each image, where known; the images of one patient are then left out together.
             seed: of what is left out.
-
-        Raises:
-            ValueError: a word is unknown.
 
         Example:
             >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
@@ -1005,14 +773,13 @@ class RankingMetrics(NamedTuple):
             >>> metrics.jackknifed(metrics.rank([image]))["ap_50"].value
             0.5
         """
-        options: dict[str, Any] = {"groups": groups, "seed": seed}
         metrics = {}
-        for key, (kind, thresholds) in self.keys.items():
-            metrics[key] = mean_average_precision(ranked[kind], thresholds, interpolation=interpolation, **options)
-        if self.ranking == "score":
-            *sensitivities, metrics["froc"] = sensitivity_at_false_positives(ranked["ap"], **options)
-            # FROC_RATES begins with those that are shown.
-            metrics |= zip((f"sensitivity_{rate:g}" for rate in _SHOWN_RATES), sensitivities, strict=False)
+        for key, metric in self.metrics().items():
+            kind, values = metric.of
+            if kind == "froc":
+                metrics[key] = sensitivity_at_false_positives(ranked["ap"], values, groups=groups, seed=seed)
+            else:
+                metrics[key] = mean_average_precision(ranked[kind], values, groups=groups, seed=seed)
         return metrics
 
 

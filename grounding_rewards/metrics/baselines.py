@@ -51,19 +51,18 @@ _ROUNDING = 1e-12
 BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
-NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
 #: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
 REFERENCE = "reference as answer"
 #: What one more radiologist answers to images that several have read.
 ANOTHER_READER = "another reader"
-_BASELINES = (CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE, REFERENCE, ANOTHER_READER)
+_BASELINES = (CONSTANT, CONSTANT_OF_THESE, REFERENCE, ANOTHER_READER)
 
 
 def system_name(log: str | Path) -> str:
     """The name of a log's answers beside the baselines: that of its file or folder, unless a baseline has it.
 
     Example:
-        >>> system_name("runs/step_200.jsonl"), system_name("whole image.jsonl")
+        >>> system_name("runs/step_200.jsonl"), system_name("constant box.jsonl")
         ('step_200', 'completions')
     """
     name = Path(log).resolve().stem
@@ -83,28 +82,24 @@ def baseline_systems(
 
     Returns:
         By name: the reference itself, another reader where each row has ``reader_boxes`` of several
-        (:func:`_another_reader`), the constant box (:func:`constant_boxes`, of the training images that are asked
-        for the same labels), nothing found, and the whole image under the most frequent label.
+        (:func:`_another_reader`), and the constant box (:func:`constant_boxes`, of the training images that are
+        asked for the same labels).
 
     Example:
         >>> from grounding_rewards import get_reward
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
         >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
-        [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
+        [('reference as answer', 1.0), ('constant box', 1.0)]
     """
     images = PredictionBatch(reference_images(rows))
     constant = _constant_answers(images, rows, training)
-    label_counts = Counter(images.gt_labels)
-    label = max(label_counts, key=label_counts.__getitem__, default=UNNAMED)
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
     another_reader = _another_reader(images, rows)
     if another_reader:
         answers[ANOTHER_READER] = another_reader
     if constant:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
-    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
-    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
     rewards = [reward, *rewards_beside(reward)]
     return {name: _with_boxes(images, boxes, rewards) for name, boxes in answers.items()}
 

@@ -12,7 +12,7 @@ F-beta that a reward with ``matching="most_hits"`` explains.
 
 An image is matched once, whatever is asked afterwards: where a label or a size is chosen, a right box counts with its
 reference box, a false one under its own label and size. So the true and false positives and the false negatives of all
-sizes add up to those of the whole, which COCO's rule for sizes (average_precision.py) does not give.
+sizes add up to those of the whole, which COCO's rule for sizes does not give.
 
 **Segmentation.** Boxes are also seen as a segmentation of the image into two classes: foreground, where a box is, and
 background. The predicted foreground P is the union of the predicted boxes inside the image; the reference foreground G
@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import BoxBatch, box_area, pad, valid_boxes
 from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.matching import LabelCodes
-from grounding_rewards.metrics.average_precision import Area, Mask, label_name, query_ap_sums, rows_of_one_shape
+from grounding_rewards.metrics.average_precision import Mask, label_name, query_ap_sums, rows_of_one_shape
 from grounding_rewards.metrics.intervals import COUNT, Estimate, Jackknifed, Metric, sum_by_group
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, PredictionBatch, is_read
 from grounding_rewards.overlap import pairwise_iou
@@ -72,6 +72,13 @@ _FOR_IOU = "hungarian"
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 _ABOVE_HALF = float(np.nextafter(0.5, 1.0))
 
+#: Ranges of a box's part of the area of its image, in which the low end lies and the high one does not.
+IMAGE_SIZES: dict[str, tuple[float, float]] = {
+    "small, below 1 % of the image": (0, 0.01),
+    "medium, 1 % to 10 % of the image": (0.01, 0.1),
+    "large, above 10 % of the image": (0.1, float("inf")),
+}
+
 _RECALL = "share of the reference boxes of all images that a box is right about"
 
 
@@ -91,7 +98,7 @@ class MatchedImages:
         images: with their answers.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
         label: only this label; None takes all.
-        area: only boxes of this size; None takes all.
+        size: only boxes in this range of the parts of an image, see :data:`IMAGE_SIZES`; None takes all.
 
     Raises:
         ValueError: a word is unknown, or a label is chosen and none is compared.
@@ -106,7 +113,7 @@ class MatchedImages:
     images: Sequence[Prediction]
     label_matching: str = "ignore"
     label: str | None = None
-    area: Area | None = None
+    size: tuple[float, float] | None = None
     # Shared by `replace`: pairs do not depend on the label and size.
     _outcomes_by_reward: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -297,19 +304,20 @@ class MatchedImages:
             codes = [code for code, code_name in enumerate(names) if code_name == name]
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
-        if self.area is not None:
-            pred_in_area = self._in_area(self.area, self.batch.pred)
-            gt_in_area = self._in_area(self.area, self.batch.gt)
-            gt &= gt_in_area
+        if self.size is not None:
+            pred_in_range = self._in_range(self.size, self.batch.pred)
+            gt_in_range = self._in_range(self.size, self.batch.gt)
+            gt &= gt_in_range
             # An index of -1 takes what is added at the end.
-            partner_in_area = np.take_along_axis(np.pad(gt_in_area, ((0, 0), (0, 1))), outcomes.matched, axis=1)
-            pred &= np.where(outcomes.hit, partner_in_area, pred_in_area)
+            partner_in_range = np.take_along_axis(np.pad(gt_in_range, ((0, 0), (0, 1))), outcomes.matched, axis=1)
+            pred &= np.where(outcomes.hit, partner_in_range, pred_in_range)
         return pred, gt
 
-    def _in_area(self, area: Area, boxes: BoxBatch) -> Mask:
-        """Which boxes have a size in this range, ``(images, boxes)``."""
-        in_area = area.holds(box_area(boxes.flat), np.repeat(self.batch.sizes.prod(axis=1), boxes.counts))
-        return pad(in_area.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
+    def _in_range(self, size: tuple[float, float], boxes: BoxBatch) -> Mask:
+        """Which boxes take a part of their image in this range, ``(images, boxes)``."""
+        parts = box_area(boxes.flat) / np.repeat(self.batch.sizes.prod(axis=1), boxes.counts)
+        in_range = (size[0] <= parts) & (parts < size[1])
+        return pad(in_range.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
 def _is_box(boxes: BoxBatch) -> Mask:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import as_json, format_value, html_table
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics import average_precision, detection, intervals
-from grounding_rewards.metrics.average_precision import Curve, RankedImages, RankingMetrics
-from grounding_rewards.metrics.baselines import CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
+from grounding_rewards.metrics.average_precision import RankedImages, RankingMetrics
+from grounding_rewards.metrics.baselines import CONSTANT, CONSTANT_OF_THESE
 from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.image_dependence import (
     IMAGE_DEPENDENCE,
@@ -36,14 +37,13 @@ from grounding_rewards.metrics.robustness import RobustnessPoint
 #: Keys of the metrics that are shown first, beside the reward that an evaluation is about.
 CORE_METRICS = (
     *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
-    *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
+    *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95"),
 )
 
 _FILE = "evaluation.json"
 # Beginning of the keys of rewards.
 _REWARD = "reward_"
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
-_CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Metrics of a label or a size; those about whole images say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
@@ -60,14 +60,12 @@ class Measures:
         reward: name of the reward that it is about, a key of the images' `rewards`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
-        interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         seed: of what intervals leave out.
     """
 
     reward: str
     label_matching: str = "ignore"
-    interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = average_precision.AP_THRESHOLDS
     seed: int = 0
 
@@ -91,8 +89,7 @@ class Evaluation:
         per_label: the labels of the references, the most frequent first.
         per_size: the sizes of the boxes.
         per_source: the datasets that the images are from, by name; empty where they are from one.
-        pr_curves: precision over recall.
-        froc_curves: sensitivity over false boxes per image.
+        ious: of every reference box with its partner.
         robustness: answers to changed images, from :func:`grounding_rewards.models.robustness.robustness`.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         above_constant: by key how far the first system is above the constant box, which answers the same images.
@@ -106,8 +103,7 @@ class Evaluation:
     per_label: tuple[GroupMetrics, ...]
     per_size: tuple[GroupMetrics, ...]
     per_source: tuple[GroupMetrics, ...]
-    pr_curves: tuple[Curve, ...]
-    froc_curves: tuple[Curve, ...]
+    ious: Array
     robustness: tuple[RobustnessPoint, ...] = ()
     dependence: ImageDependence | None = None
     above_constant: Metrics = field(default_factory=dict)
@@ -120,16 +116,11 @@ class Evaluation:
         return "\n".join(filter(None, [f"{name}: {', '.join(values)}", self.looking]))
 
     def _repr_html_(self) -> str:
-        systems, rows = self.systems_shown_first, []
+        rows = []
         for key in self._core:
-            values = [intervals.format_estimate(table[key]) for table in systems.values()]
+            values = [intervals.format_estimate(table[key]) for table in self.systems.values()]
             rows.append([self.metrics[key].heading, *values])
-        return html_table(["metric", *systems], rows, self.looking)
-
-    @property
-    def systems_shown_first(self) -> dict[str, Metrics]:
-        """The systems without the two baselines that nobody doubts: nothing found, and the whole image."""
-        return {name: table for name, table in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
+        return html_table(["metric", *self.systems], rows, self.looking)
 
     @property
     def _core(self) -> list[str]:
@@ -221,18 +212,12 @@ def answer_notes(images: Sequence[Prediction]) -> list[str]:
     return [*reading_notes(images), *shift_notes(images)]
 
 
-def evaluate(
-    systems: Mapping[str, Sequence[Prediction]],
-    measures: Measures,
-    *,
-    on_progress: Callable[[str], None] = lambda step: None,
-) -> Evaluation:
+def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) -> Evaluation:
     """Measure what was answered, beside its baselines.
 
     Args:
         systems: by name the answers to the same images in the same order; the first is what is evaluated.
         measures: how.
-        on_progress: called with the name of each step before it is taken.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -248,35 +233,31 @@ def evaluate(
     matched = MatchedImages(systems[model], measures.label_matching)
     images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
-    ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
+    ranked = by_rank.rank(images)
     # None where labels cannot be compared.
     ranked_by_label = ranked.get("map")
     groups = intervals.group_numbers(patients_of(images), len(images))
-    on_progress("permuting the answers among the images")
     dependence = None
     if any(len(image.gt) for image in images):
         dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
-    on_progress(f"measuring {model}")
     tables = {model: _estimates(matched, measures, by_rank, ranked, groups, dependence)}
     above_constant: Metrics = {}
     for system in baselines:
-        on_progress(f"measuring {system}")
         system_matched = MatchedImages(systems[system], measures.label_matching)
         system_ranked = by_rank.rank(system_matched.images)
         tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups)
         if system in (CONSTANT, CONSTANT_OF_THESE):
             above_constant = _differences(system_matched, matched, groups)
-    on_progress("measuring by label, size and source")
     metrics = _table_metrics(matched, measures, by_rank, tables)
+    ious, is_box = matched.best_ious
     return Evaluation(
         matched=matched,
         systems={name: {key: table.get(key, _NOTHING) for key in metrics} for name, table in tables.items()},
         metrics=metrics,
         per_label=tuple(_by_label(matched, measures, ranked_by_label, groups)),
-        per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
+        per_size=tuple(_by_size(matched, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
-        pr_curves=_curves(ranked["ap"], average_precision.precision_recall_curve),
-        froc_curves=_curves(ranked["ap"], average_precision.froc_curve),
+        ious=ious[is_box],
         dependence=dependence,
         above_constant=above_constant,
         facts=_facts_of_images(images, measures),
@@ -306,40 +287,19 @@ def _table_metrics(
     return measured
 
 
-@dataclass(frozen=True)
-class StoredEvaluation:
-    """The content of `evaluation.json` of a run; empty without that file.
+class StoredEvaluation(NamedTuple):
+    """What is read again of the `evaluation.json` of a run; the defaults without that file.
 
-    Attributes:
-        facts: how the run was measured.
-        systems: by name the metrics of the run, which comes first, and of its baselines.
-        reward: name of the reward that the evaluation is about.
-        headings: of the metrics, by key.
-        command: what was asked for; None where the file does not say.
+    facts: how the run was measured.
+    system: the name of what was evaluated.
+    reward: name of the reward that the evaluation is about.
+    command: what was asked for; None where the file does not say.
     """
 
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    systems: Mapping[str, Metrics] = field(default_factory=dict)
+    facts: Mapping[str, Any] = MappingProxyType({})
+    system: str = "model"
     reward: str = "R4"
-    headings: Mapping[str, str] = field(default_factory=dict)
     command: str | None = None
-
-    @property
-    def label_matching(self) -> str | None:
-        """The comparison of labels; None if the file does not name it."""
-        return self.facts.get("label matching")
-
-    @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
-        """Read the output of :meth:`Evaluation.to_dict`; `facts` have to be there."""
-        systems = {}
-        for name, metrics in content.get("systems", {}).items():
-            systems[str(name)] = {key: intervals.estimate_from_json(ends) for key, ends in metrics.items()}
-        # The first metric of an evaluation is the reward that it is about.
-        headings = dict(content.get("headings", {}))
-        first = next(iter(headings), "")
-        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else cls.reward
-        return cls(dict(content["facts"]), systems, reward, headings, content.get("command"))
 
 
 def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
@@ -351,8 +311,8 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_evaluation(Path(folder), found)
         ...     stored = read_evaluation(Path(folder))
-        >>> stored.reward, stored.systems["model"]["reward_R3"].value
-        ('R3', 0.8)
+        >>> stored.reward, stored.system
+        ('R3', 'model')
     """
     text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     write_whole(Path(folder, _FILE), text + "\n")
@@ -373,20 +333,16 @@ def read_evaluation(run: str | Path) -> StoredEvaluation:
 
     Args:
         run: folder of the evaluation, or a file in it.
-
-    Raises:
-        ValueError: the file is not one that :func:`write_evaluation` wrote.
     """
     file = evaluation_file(run)
     if not file.is_file():
         return StoredEvaluation()
-    try:
-        return StoredEvaluation.of_json(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
-            f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
-            "Make it anew with `grounding-rewards evaluate`."
-        ) from error
+    content = json.loads(file.read_text(encoding="utf-8"))
+    # The first metric of an evaluation is the reward that it is about.
+    first_metric = next(iter(content.get("headings", ())), "")
+    reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else "R4"
+    system = next(iter(content.get("systems", ())), "model")
+    return StoredEvaluation(content["facts"], system, reward, content.get("command"))
 
 
 def _estimates(
@@ -411,7 +367,7 @@ def _estimates(
     if dependence is None:
         sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
     estimates = intervals.ratio_estimates(sums, matched.metrics | IMAGE_DEPENDENCE, groups)
-    of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
+    of_ranking = by_rank.jackknifed(ranked, groups=groups, seed=measures.seed)
     estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
     if dependence is not None:
         estimates["image_dependence"] = dependence.dependence
@@ -427,27 +383,6 @@ def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Me
             before_sums, sums = (intervals.sum_by_group(run.sums([key])[key], groups) for run in (before, after))
             differences[key] = intervals.difference_estimate(before_sums, sums, metric)
     return differences
-
-
-def _group_metrics(
-    name: str, boxes: int, sums: Mapping[str, Array], ranked: RankedImages | None, measures: Measures, groups: Any
-) -> GroupMetrics:
-    """The metrics of the boxes of one label or size.
-
-    Args:
-        name: of the label or size.
-        boxes: number of its reference boxes.
-        sums: by key the numerators and denominators of its metrics.
-        ranked: its boxes, for average precision; None where they are not known.
-        measures: the settings.
-        groups: of images that are left out together.
-    """
-    metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
-    if ranked is not None:
-        metrics["ap_50"] = average_precision.mean_average_precision(
-            ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
-        ).estimate
-    return GroupMetrics(name, boxes, metrics)
 
 
 def _by_label(
@@ -466,22 +401,20 @@ def _by_label(
             sums = {key: values for (_, key), values in reference_sums.items()}
         else:
             sums = replace(by_label, label=name).sums(_BY_BOX)
-        of_label = None if ranked is None else ranked.only(name)
-        yield _group_metrics(name or UNNAMED, int(members.sum()), sums, of_label, measures, groups)
+        metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
+        if ranked is not None:
+            ap = average_precision.mean_average_precision(ranked.only(name), (0.5,), groups=groups, seed=measures.seed)
+            metrics["ap_50"] = ap.estimate
+        yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics)
 
 
-def _by_size(matched: MatchedImages, measures: Measures, ranking: str, groups: Any) -> Iterator[GroupMetrics]:
+def _by_size(matched: MatchedImages, groups: Any) -> Iterator[GroupMetrics]:
     """The metrics of each size that a reference box has."""
-    rule = measures.label_matching
-    for name, area in average_precision.IMAGE_AREAS.items():
-        sums = replace(matched, area=area).sums(_BY_BOX)
+    for name, size in detection.IMAGE_SIZES.items():
+        sums = replace(matched, size=size).sums(_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            # COCO's rule for sizes, as in every AP by area.
-            ranked = average_precision.rank_boxes(
-                matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area
-            )
-            yield _group_metrics(name, boxes, sums, ranked, measures, groups)
+            yield GroupMetrics(name, boxes, intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups))
 
 
 def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
@@ -492,17 +425,11 @@ def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: Rankin
     for source in sources:
         members = [image for image in images if (image.source or _NO_SOURCE) == source]
         matched = MatchedImages(members, measures.label_matching)
-        ranked = by_rank.rank(matched.images)
         groups = intervals.group_numbers(patients_of(members), len(members))
-        estimates = _estimates(matched, measures, by_rank, ranked, groups)
+        estimates = _estimates(matched, measures, by_rank, by_rank.rank(matched.images), groups)
         keys = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *_BY_BOX])
         metrics = {key: estimates[key] for key in keys if key in estimates}
         yield GroupMetrics(source, sum(len(image.gt) for image in members), metrics)
-
-
-def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ...]:
-    """A curve at each threshold; an operating point where answers state no confidences."""
-    return tuple(read(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS)
 
 
 def _facts_of_images(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
@@ -517,7 +444,6 @@ def _facts_of_images(images: Sequence[Prediction], measures: Measures) -> dict[s
         "images without a finding": sum(image.is_normal for image in images),
         "reference boxes": sum(len(image.gt) for image in images),
         "label matching": measures.label_matching,
-        "interpolation of average precision": measures.interpolation,
         "intervals": f"95 %, over {'patients' if patients else 'images'}: of shares exact, of others by "
         f"the jackknife, seed {measures.seed}",
     }

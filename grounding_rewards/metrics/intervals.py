@@ -420,32 +420,30 @@ class Parts(NamedTuple):
         return np.concatenate([in_first_half, ~in_first_half]).astype(np.float64)
 
 
-def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int | None = None) -> list[Jackknifed]:
-    """Metrics in [0, 1] of all images and without each part of them.
+def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int | None = None) -> Jackknifed:
+    """A metric in [0, 1] of all images and without each part of them.
 
     Args:
-        metric: takes weights of the parts ``(rows, parts)`` to values ``(rows, metrics)``.
+        metric: takes weights of the parts ``(rows, parts)`` to values ``(rows,)``.
         parts: of the images.
         hull_seed: of the halves from which the bias of a monotone hull is read; None for a metric without a hull.
 
     Example:
         >>> hits = np.array([1.0, 0.0, 1.0])
-        >>> recall = lambda weights: (weights @ hits / weights.sum(axis=1))[:, None]
-        >>> jackknife(recall, Parts.of(None, 3, seed=0))[0].left_out
+        >>> recall = lambda weights: weights @ hits / weights.sum(axis=1)
+        >>> jackknife(recall, Parts.of(None, 3, seed=0)).left_out
         array([0.5, 1. , 0.5])
     """
     # All parts, then all but one.
     weights = [np.ones((1, parts.parts)), 1.0 - np.eye(parts.parts)]
     if hull_seed is not None:
         weights.append(parts.halves(hull_seed))
-    jackknifed = []
-    for values in metric(np.concatenate(weights)).T:
-        value, left_out, halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
-        halves = halves[~np.isnan(halves)]
-        # Too high by c m^-2/3, and on a half by 2^2/3 times that.
-        bias = (float(halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(halves) else 0.0
-        jackknifed.append(Jackknifed(value, left_out, parts.units, bias))
-    return jackknifed
+    values = metric(np.concatenate(weights))
+    value, left_out, halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
+    halves = halves[~np.isnan(halves)]
+    # Too high by c m^-2/3, and on a half by 2^2/3 times that.
+    bias = (float(halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(halves) else 0.0
+    return Jackknifed(value, left_out, parts.units, bias)
 
 
 def ratio_estimates(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +15,7 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import OPTIONAL_BOX_COLUMNS, image_id, patient_of
 from grounding_rewards.common.formatting import first_of
-from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
-from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import Explanation
@@ -39,11 +36,7 @@ _PASSED_OVER = ("prompt", "messages", "input", "asked", "image", "images", "comp
 
 
 def read_predictions(
-    rows: Sequence[Mapping[str, Any]],
-    texts: Sequence[Sequence[Any]],
-    reward: GroundingReward,
-    *,
-    nms_threshold: float | None = None,
+    rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
 ) -> list[Prediction]:
     """Read and score a model's answers to each image.
 
@@ -54,8 +47,6 @@ def read_predictions(
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
-        nms_threshold: boxes are removed whose IoU with a higher-scoring one of the same label is greater, see
-            :func:`without_duplicates`; None keeps all. Rewards are those of the text as it is.
 
     Raises:
         ValueError: a row lacks a column, or holds something that is no box, label or size; two images have one name.
@@ -89,7 +80,7 @@ def read_predictions(
             sampled_boxes=tuple(len(sample.parsed.boxes) for sample in samples[k]),
         )
         predictions.append(prediction)
-    return predictions if nms_threshold is None else without_duplicates(predictions, nms_threshold)
+    return predictions
 
 
 def rewards_beside(reward: GroundingReward) -> list[GroundingReward]:
@@ -301,35 +292,3 @@ box format the model's? `grounding-rewards inspect` shows what was read.
         f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {causes}. The first is to "
         f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
     ]
-
-
-def without_duplicates(images: Sequence[Prediction], iou_threshold: float = 0.5) -> list[Prediction]:
-    """The images with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
-
-    Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
-    confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
-
-    Args:
-        images: with their answers.
-        iou_threshold: a box is removed whose IoU with a higher-scoring one is greater, in [0, 1].
-
-    Raises:
-        ValueError: the threshold is out of its range.
-
-    Example:
-        >>> image = Prediction("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
-        >>> without_duplicates([image])[0].pred.tolist()
-        [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
-    """
-    reduced = []
-    for image in images:
-        names = np.array([label_name(label, "exact") for label in image.pred_labels])
-        indices: list[int] = []
-        for name in dict.fromkeys(names.tolist()):
-            of_label = np.flatnonzero(names == name)
-            indices += of_label[nms(image.pred[of_label], image.pred_scores[of_label], iou_threshold)].tolist()
-        indices.sort()
-        broken = tuple(box._replace(place=bisect_left(indices, box.place)) for box in image.broken)
-        labels, scores = tuple(image.pred_labels[i] for i in indices), image.pred_scores[indices]
-        reduced.append(replace(image, pred=image.pred[indices], pred_labels=labels, pred_scores=scores, broken=broken))
-    return reduced

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE, format_value
-from grounding_rewards.metrics import confusion
+from grounding_rewards.metrics import outcomes
 from grounding_rewards.metrics.comparison import (
     DRAWS,
     LEVEL,
@@ -232,7 +232,7 @@ def compare_evaluations(
 
 def _common_label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
     """The rule by which both evaluations compared labels; one that names none is taken to be like the other."""
-    rules = dict.fromkeys(run.label_matching for run in evaluations if run.label_matching is not None)
+    rules = dict.fromkeys(run.facts["label matching"] for run in evaluations if "label matching" in run.facts)
     if len(rules) > 1:
         raise ValueError(
             f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their metrics "
@@ -342,11 +342,11 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
 def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: LoadImage) -> html.Card:
     """The card of one image, with a panel for the reference and for the answer of each run."""
     reference = shared[0]
-    boxes = confusion.drawn_boxes(reference.gt, "reference", reference.gt_labels)
+    boxes = outcomes.drawn_boxes(reference.gt, "reference", reference.gt_labels)
     panels = [html.Panel(boxes, "reference", ", ".join(reference.gt_labels) or "normal")]
     for name, image in zip(comparison.names, shared, strict=True):
-        outcomes = confusion.box_outcomes(image, comparison.difference.label_matching)
-        boxes, summary = confusion.drawn_answer(image, outcomes), confusion.image_summary(image, outcomes)
+        of_boxes = outcomes.box_outcomes(image, comparison.difference.label_matching)
+        boxes, summary = outcomes.drawn_answer(image, of_boxes), outcomes.image_summary(image, of_boxes)
         panels.append(html.Panel(boxes, f"{name} {image.rewards[comparison.reward]:.2f}", summary))
     pixels, gain = load_image(shared[-1]), _gain(shared, comparison.reward)
     return html.Card(
@@ -355,7 +355,6 @@ def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: L
         uri=html.jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
         size=(reference.width, reference.height),
         panels=panels,
-        sides=any(map(confusion.has_sides, shared)),
         value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
     )
 

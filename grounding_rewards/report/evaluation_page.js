@@ -123,20 +123,16 @@
     draw("text", { class: kind, x: x + 0.1 * size, y: y + 0.95 * size, "font-size": size, "stroke-width": size * 0.22 }, text);
   const URGENCY = ["missed", "wrong label", "wrong place", "right"];
   const captions = (image, size, terse) => {
-    const [width, height] = image.size;
-    const mark = 1.3 * size;
-    const marks = image.sides ? [["R", 0], ["L", width - mark]].map(([letter, x]) => [letter, { x, y: height - mark, w: mark, h: mark, size }]) : [];
-    const taken = marks.map(([, place]) => place);
+    const taken = [];
     const boxes = [...image.gt.map((box) => [box, "reference"]), ...image.pred.map((box) => [box, "predicted"])].filter(([box]) => drawable(box));
     boxes.sort(([a], [b]) => URGENCY.indexOf(a[OUTCOME]) - URGENCY.indexOf(b[OUTCOME]));
-    const placed = boxes.map(([box, side]) => {
+    return boxes.map(([box, side]) => {
       const text = caption(box, side, terse, !image.n[0]);
       const place = text && free(box, visible(text), image.size, size, taken);
       if (!place) return null;
       taken.push(place);
       return draw("g", { class: "is-" + side + " " + kindOf(box[OUTCOME]) }, written(visible(text), place, side));
     });
-    return [marks.map(([letter, place]) => written(letter, place, "side")), placed];
   };
   /* With more boxes than these a card shows only IoUs. */
   const CROWDED = 6;

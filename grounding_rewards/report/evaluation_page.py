@@ -22,22 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.common.atomic_files import check_settings, whole_folder, write_whole
 from grounding_rewards.common.formatting import counted
-from grounding_rewards.metrics.confusion import (
+from grounding_rewards.metrics.evaluation import Evaluation, read_evaluation, write_evaluation
+from grounding_rewards.metrics.outcomes import (
     IGNORED,
     MISSED,
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
     format_iou,
-    has_sides,
     image_summary,
     outcomes_of,
 )
-from grounding_rewards.metrics.evaluation import Evaluation, read_evaluation, write_evaluation
 from grounding_rewards.metrics.prediction import Prediction, is_read, save_predictions
 from grounding_rewards.report import page as html
 from grounding_rewards.report import tables
-from grounding_rewards.report.plots import Plot, plots_of, write_plots
+from grounding_rewards.report.plots import Plot, iou_plot, write_plots
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -96,7 +95,7 @@ class EvaluationPage:
     @cached_property
     def plots(self) -> list[Plot]:
         """The plots of the metrics, each drawn once for the page and its files."""
-        return plots_of(self.evaluation)
+        return [iou_plot(self.evaluation.ious)] if len(self.evaluation.ious) else []
 
     @property
     def reward_names(self) -> list[str]:
@@ -157,7 +156,6 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     """
     evaluation = page.evaluation
     robustness = tables.robustness_table(evaluation.robustness, first="change")
-    by_source = "By label, size and source" if evaluation.per_source else "By label and size"
     facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
     return html.Page(
         title=page.title,
@@ -165,8 +163,8 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         verdict=evaluation.looking,
         sections=[
             html.Section("Metrics", _metrics(page)),
-            html.Section("Curves", page.plots),
-            html.Section(by_source, _groups_of_boxes(page)),
+            html.Section("Overlap", page.plots),
+            html.Section("By label, size and source", _groups_of_boxes(page)),
             html.Section("Robustness", _folded("Changed images", robustness)),
             _gallery(page),
             html.Section("How it was measured", [facts] if facts else []),
@@ -322,7 +320,6 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
             "id": image.id,
             "patient": image.patient,
             "view": image.view,
-            "sides": has_sides(image),
             "size": [_rounded(image.width), _rounded(image.height)],
             "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
             "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, scores, outcomes.other_labels),

@@ -63,7 +63,6 @@ class Card(NamedTuple):
     title: above it, and its id.
     uri: of the image, empty where there is none.
     size: its width and height in the units of the boxes.
-    sides: whether the patient's right and left are marked.
     value: above it to the right.
     """
 
@@ -72,7 +71,6 @@ class Card(NamedTuple):
     uri: str
     size: tuple[float, float]
     panels: Sequence[Panel]
-    sides: bool = False
     value: Cell = Cell("")
 
 

@@ -9,17 +9,16 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grounding_rewards.metrics.average_precision import Curve
-from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.report.page import data_uri
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 #: A palette for colour-blind readers: Okabe and Ito's.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-# Points of a curve that are drawn.
-_POINTS = 400
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _RC = {
     "font.size": 8,
@@ -142,24 +138,6 @@ def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[A
     return list(axes[:count])
 
 
-def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
-    """Draw a curve in the style of this number; a single point gets a marker."""
-    drawn_points = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
-    x, y = np.asarray(curve.x, dtype=np.float64)[drawn_points], np.asarray(curve.y)[drawn_points]
-    style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
-    if len(x) == 1:
-        style |= {"marker": _MARKERS[number % len(_MARKERS)], "clip_on": False}
-    axis.plot(x, y, **style)
-
-
-def share_axis(axis: Any, label: str) -> None:
-    """Let a matplotlib Axis run from 0 to 1, with a grid and a label."""
-    axis.set_ticks(np.linspace(0, 1, 6))
-    axis.grid(visible=True)
-    getattr(axis.axes, f"set_{axis.axis_name}lim")(-0.015, 1.015)
-    axis.set_label_text(label)
-
-
 def short(name: str, max_length: int = 34) -> str:
     """The name, cut to `max_length` characters and without characters that XML forbids.
 
@@ -171,93 +149,22 @@ def short(name: str, max_length: int = 34) -> str:
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
-# The smallest rate of false positives that is shown.
-_LEAST_RATE = 1 / 16
+_IOU_BINS = 10
 
 
-def plots_of(evaluation: Evaluation) -> list[Plot]:
-    """The plots for which the evaluation has metrics, in the order in which they are shown.
-
-    Args:
-        evaluation: what was measured.
-
-    Example:
-        >>> from grounding_rewards.metrics.prediction import Prediction
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = Prediction("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
-        ...                     rewards={"R4": 0.8})
-        >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc']
-    """
-    plots = [
-        _curve_plot(
-            "precision_recall",
-            "Precision and recall",
-            "A curve, boxes in order of their confidence, ends at the recall that is reached.",
-            [_reached(curve) for curve in evaluation.pr_curves if len(curve.x)],
-            _recall_frame,
-        ),
-        _curve_plot(
-            "froc",
-            "Sensitivity and false positives",
-            "How many findings are found for how many false boxes an image is allowed; a curve ends where all boxes "
-            "are taken.",
-            [_steps(curve) for curve in evaluation.froc_curves if len(curve.x)],
-            _rate_frame,
-        ),
-    ]
-    return [plot for plot in plots if plot is not None]
-
-
-def _curve_plot(
-    name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]
-) -> Plot | None:
-    """The curves in one plot, around which `frame` sets scales and labels; None without curves."""
-    if not curves:
-        return None
+def iou_plot(ious: NDArray[np.float64]) -> Plot:
+    """How many reference boxes have which IoU with their partner, those without a partner first."""
+    counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))
+    names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
 
     def draw(figure: Figure) -> None:
-        """Draw the curves, then scales, labels and the legend around them."""
+        """Draw a bar for each range of IoU."""
         axis = figure.subplots()
-        for number, curve in enumerate(curves):
-            draw_curve(axis, curve, number)
-        frame(axis)
-        figure.legend(loc="outside lower left", ncols=2, columnspacing=1.2)
+        bars = axis.bar(names, [int(np.sum(ious <= 0)), *counts], color=SERIES[0])
+        axis.bar_label(bars, fontsize=6.5)
+        axis.tick_params(axis="x", labelrotation=60)
+        axis.locator_params("y", integer=True)
 
-    if any(len(curve.x) == 1 for curve in curves):
-        note += " A single mark is an operating point, all boxes together: answers without confidences have no curve."
-    return Plot(name, title, note, draw, (3.6, 2.85 + 0.17 * math.ceil(len(curves) / 2)))
-
-
-def _recall_frame(axis: Axes) -> None:
-    """Set scales and labels around curves of precision over recall."""
-    share_axis(axis.xaxis, "recall")
-    share_axis(axis.yaxis, "precision")
-
-
-def _reached(curve: Curve) -> Curve:
-    """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
-    end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
-    return curve._replace(x=curve.x[:end], y=curve.y[:end])
-
-
-def _steps(curve: Curve) -> Curve:
-    """The stairs of a FROC curve, which rises at its points, from the smallest rate that is shown."""
-    first = max(0, int(np.sum(curve.x <= _LEAST_RATE)) - 1)
-    x = np.maximum(np.asarray(curve.x, dtype=np.float64)[first:], _LEAST_RATE)
-    return Curve(curve.name, np.repeat(x, 2)[1:], np.repeat(curve.y[first:], 2)[:-1])
-
-
-def _rate_frame(axis: Axes) -> None:
-    """Set scales and labels around curves of sensitivity over the rate of false positives."""
-    axis.set_xscale("log", base=2)
-    furthest = max(float(np.max(line.get_xdata())) for line in axis.lines)
-    # To the first mark at which no curve is left, and to 1 at least.
-    marks = [2.0**power for power in range(-3, max(0, math.ceil(math.log2(max(furthest, 1)))) + 1)]
-    axis.set_xlim(_LEAST_RATE, 1.06 * marks[-1])
-    names = [f"{mark:g}" if mark >= 1 else f"1/{1 / mark:g}" for mark in marks]
-    axis.set_xticks([_LEAST_RATE, *marks], [f"≤1/{1 / _LEAST_RATE:g}", *names])
-    axis.minorticks_off()
-    axis.xaxis.grid(visible=True)
-    axis.set_xlabel("false positives per image")
-    share_axis(axis.yaxis, "sensitivity")
+    shares = ", ".join(f"{100 * np.mean(ious >= threshold):.1f} % from {threshold:g} up" for threshold in (0.5, 0.75))
+    note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
+    return Plot("ious", "IoU of a reference box with its partner", f"{note}{np.mean(ious):.3f}.", draw, (3.6, 2.8))

@@ -192,8 +192,6 @@ METRIC_GROUPS = {
     "Rewards": ("reward_", "sampled_", "unparseable"),
     "Other metrics": ("",),
 }
-#: Metrics that are shown before anything is unfolded, at most.
-MOST_CORE = 12
 
 
 def group_metrics(keys: Iterable[str]) -> dict[str, list[str]]:
@@ -222,12 +220,9 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         title: of the table.
         note: beneath its title, on pages.
     """
-    systems = evaluation.systems_shown_first
+    systems = evaluation.systems
     measured = measured_columns(systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
-    if len(keys) > MOST_CORE and "specificity" in keys:
-        # If all answers can be read, it is 1 - hallucination rate.
-        keys.remove("specificity")
     header: list[str | Cell] = ["metric", *systems]
     rows = [_metric_row(evaluation, key, systems) for key in keys]
     if evaluation.constant:

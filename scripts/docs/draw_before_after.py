@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.drawn_boxes import draw_answer
-from grounding_rewards.metrics.confusion import box_outcomes
+from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.metrics.prediction import load_predictions
 from grounding_rewards.sources.jsonl import read_jsonl
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.metrics.average_precision import COCO_AREAS, COCO_THRESHOLDS, Area, label_name
+from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, label_name
 from grounding_rewards.metrics.prediction import Prediction
 
 ENGINES = ("pycocotools", "faster_coco_eval")
@@ -21,12 +21,11 @@ def coco_average_precision(
     images: Sequence[Prediction],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
-    area: Area = COCO_AREAS["all"],
     label_matching: str = "exact",
     max_detections: int = 100,
     engine: str = "pycocotools",
 ) -> dict[str, np.ndarray]:
-    """By label that some image has, AP at each threshold; NaN where no image has the label at that size.
+    """By label that some image has, AP at each threshold; NaN where no image has the label.
 
     Ignored regions are crowds of every label. Labels that are only predicted, and boxes without one, play no part.
     """
@@ -53,7 +52,7 @@ def coco_average_precision(
         for box, label, score in zip(_xywh(annotated.pred), annotated.pred_labels, scores, strict=True):
             if (name := label_name(label, label_matching)) in category:
                 results.append({"image_id": image, "category_id": category[name], "bbox": box, "score": score})
-    params = {"iouThrs": np.asarray(iou_thresholds), "areaRng": [[area.low, area.high]], "areaRngLbl": ["all"]}
+    params = {"iouThrs": np.asarray(iou_thresholds), "areaRng": [[0, 1e10]], "areaRngLbl": ["all"]}
     params["maxDets"] = [max_detections]
     # thresholds, recall levels, labels, areas, numbers of detections; -1 where there is nothing to find
     precision = np.asarray(coco_eval(truth, results, params, engine=engine).eval["precision"])[..., 0, 0].mean(axis=1)

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from grounding_rewards.metrics.average_precision import IMAGE_AREAS, rank_boxes
-from grounding_rewards.metrics.detection import MatchedImages, label_groups, reference_sums
+from grounding_rewards.metrics.average_precision import rank_boxes
+from grounding_rewards.metrics.detection import (
+    IMAGE_SIZES,
+    MatchedImages,
+    label_groups,
+    reference_sums,
+)
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
@@ -144,7 +149,7 @@ def test_labels_and_sizes_add_up_to_the_whole(seed: int) -> None:
         np.testing.assert_array_equal(np.sum(parts, axis=0), whole)
     # one box at the border of two sizes
     images.append(Prediction("border", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 9]]))
-    parts = [MatchedImages(images, area=area).counts(0.5) for area in IMAGE_AREAS.values()]
+    parts = [MatchedImages(images, size=size).counts(0.5) for size in IMAGE_SIZES.values()]
     np.testing.assert_array_equal(np.sum(parts, axis=0), MatchedImages(images).counts(0.5))
 
 

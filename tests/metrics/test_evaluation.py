@@ -115,9 +115,6 @@ def test_every_box_metric_follows_the_label_rule(rule: str) -> None:
     assert one["false_per_film"].value == 1
     # Of boxes in the right place, whatever decides what is right: not 1 by construction.
     assert one["label_accuracy"].value == other["label_accuracy"].value == 0.5
-    assert found.froc_curves[1].y.max() == 0.5
-    assert found.pr_curves[1].y.max() == pytest.approx(0.5)
-    assert [size.metrics["ap_50"].value for size in found.per_size] == pytest.approx([0.5 * 51 / 101])
     assert "each right only under" in found.metrics["ap_50"].definition
     assert "whatever their label" in aside.metrics["ap_50"].definition
 

@@ -1,6 +1,7 @@
 """FROC by hand, and against thresholds tried one by one."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics import average_precision
+from grounding_rewards.metrics.average_precision import RankedImages
 from grounding_rewards.metrics.prediction import Prediction
 from tests.metrics.random_images import random_images, without_confidences
 
@@ -26,15 +28,17 @@ def by_thresholds(images: list[Prediction], rate: float) -> float:
     return float(best)
 
 
+def sensitivities(ranked: RankedImages, rates: Sequence[float]) -> list[float]:
+    return [average_precision.sensitivity_at_false_positives(ranked, [rate]).value for rate in rates]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
     images = random_images(seed)
-    *at_rates, mean = average_precision.sensitivity_at_false_positives(average_precision.rank_boxes(images))
-    for rate, one in zip(average_precision.FROC_RATES, at_rates, strict=True):
-        assert one.value == pytest.approx(by_thresholds(images, rate))
-    values = [one.value for one in at_rates]
-    assert mean.value == pytest.approx(np.mean(values))
-    assert values == sorted(values)
+    ranked = average_precision.rank_boxes(images)
+    expected = [by_thresholds(images, rate) for rate in average_precision.FROC_RATES]
+    assert sensitivities(ranked, average_precision.FROC_RATES) == pytest.approx(expected)
+    assert average_precision.sensitivity_at_false_positives(ranked).value == pytest.approx(np.mean(expected))
 
 
 def images_by_hand() -> list[Prediction]:
@@ -48,40 +52,21 @@ def images_by_hand() -> list[Prediction]:
 
 
 def test_by_hand() -> None:
-    images = average_precision.rank_boxes(images_by_hand())
-    *found, _ = average_precision.sensitivity_at_false_positives(images, [0, 0.2, 0.25, 8])
     # at no false box the first finding; from one on four images, 0.25, the second one
-    assert [one.value for one in found] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
-    curve = average_precision.froc_curve(images)
-    assert curve.x.tolist() == [0.0, 0.25, 0.5]
-    assert curve.y.tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
+    found = sensitivities(average_precision.rank_boxes(images_by_hand()), [0, 0.2, 0.25, 8])
+    assert found == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
 
 
-def test_equal_confidences_are_one_group_under_every_ranking_by_confidence() -> None:
+def test_equal_confidences_are_one_group() -> None:
     images = [replace(image, pred_scores=[0.9] * len(image.pred)) for image in images_by_hand()]
-    for ranking in ("score", "coco"):
-        ranked = average_precision.rank_boxes(images, ranking=ranking)
-        *found, _ = average_precision.sensitivity_at_false_positives(ranked, [0.25, 0.5])
-        # all boxes come at once, with two false ones on four images
-        assert [one.value for one in found] == pytest.approx([0, 2 / 3])
-        assert set(average_precision.froc_curve(ranked).x) == {0.5}
-
-
-def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
-    images = without_confidences(images_by_hand())
-    point = average_precision.froc_curve(average_precision.rank_boxes(images, ranking="tied"))
-    assert (point.x.tolist(), point.y.tolist()) == ([0.5], pytest.approx([2 / 3]))
-    # the first boxes of all images: two right, one false; the second one is false
-    emission = average_precision.froc_curve(average_precision.rank_boxes(images, ranking="emission"))
-    assert emission.x.tolist() == [0.25, 0.5]
-    assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
+    # all boxes come at once, with two false ones on four images
+    assert sensitivities(average_precision.rank_boxes(images), [0.25, 0.5]) == pytest.approx([0, 2 / 3])
 
 
 def test_without_a_reference_box_there_is_no_metric() -> None:
     for images in ([], [Prediction("a", 10, 10, pred=[[0, 0, 5, 5]])]):
-        found = average_precision.sensitivity_at_false_positives(average_precision.rank_boxes(images))
-        assert all(math.isnan(one.value) for one in found)
-        assert len(average_precision.froc_curve(average_precision.rank_boxes(images)).x) == 0
+        ranked = average_precision.rank_boxes(images)
+        assert math.isnan(average_precision.sensitivity_at_false_positives(ranked).value)
 
 
 def scored(scores: list[float], found: bool, **more: Any) -> Prediction:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.metrics.average_precision import Curve
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.detection import MatchedImages
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
@@ -17,6 +16,9 @@ from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
 
 NAN = float("nan")
+#: Fields of an evaluation in which there is nothing to show beside images.
+NOTHING: dict[str, Any] = dict.fromkeys(("per_label", "per_size", "robustness"), ())
+NOTHING |= {"systems": {}, "ious": np.zeros(0)}
 BOX = (20.0, 20.0, 60.0, 70.0)
 
 #: A model may write anything, and an image may be called anything.
@@ -75,7 +77,6 @@ def evaluation(**change: Any) -> Evaluation:
     ceiling = {"f1_50": (1.0, 1.0, 1.0), "recall_50": (1.0, 1.0, 1.0), "reward_R4": (0.84, 0.7, 0.9)}
     better = {"f1_50": (0.7, 0.6, 0.8), "recall_50": (0.9, 0.8, 1.0)}
     better |= {"hallucination_rate": (0.0, 0.0, 0.0), "count_bias": (0.0, -0.5, 0.5)}
-    x = np.linspace(0, 1, 50)
     labels = ["mass", "nodule"]
     robustness = [RobustnessPoint("corruptions", "none", 0, share, Estimate(0.0, 0.0, 0.0), share)]
     robustness += [RobustnessPoint("corruptions", "noise", s, share, share, share) for s in (1, 2, 3)]
@@ -98,8 +99,7 @@ def evaluation(**change: Any) -> Evaluation:
         },
         "per_label": [GroupMetrics(label, 12, {"f1_50": share}) for label in labels],
         "per_size": [GroupMetrics(size, 12, {"f1_50": share}) for size in ("small", "large")],
-        "pr_curves": [Curve("all labels", x, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
-        "froc_curves": [Curve("all labels", 20 * x, x)],
+        "ious": np.array([0.0, 0.2, 0.5, 0.8]),
         "robustness": robustness,
         "above_constant": {"recall_50": (0.65, 0.5, 0.8), "f1_50": (0.4, 0.3, 0.5)},
         "facts": {"model": "runs/demo", "seed": 0, "split": ""},

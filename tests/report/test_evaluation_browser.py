@@ -17,12 +17,11 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E40
 from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, EvaluationPage, render_evaluation_page  # noqa: E402
-from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, NOTHING, answered, page  # noqa: E402
 from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402
 from tests.report.test_comparison import page as diff_page  # noqa: E402
 from tests.report.test_comparison import pair  # noqa: E402
 from tests.report.test_doctor_page import images, write_images  # noqa: E402
-from tests.report.test_plots import NOTHING  # noqa: E402
 
 ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text(encoding="utf-8")
 
@@ -109,9 +108,9 @@ def tally(tab: Any) -> str:
 
 def test_everything_is_there(visit) -> None:
     tab = visit()
-    parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
+    parts = ["Metrics", "Overlap", "By label, size and source", "Robustness", "Images", "How it was measured"]
     assert tab.locator("h2").all_inner_texts() == parts
-    assert tab.locator(".plot img[alt]").count() == 2
+    assert tab.locator(".plot img[alt]").count() == 1
     assert tab.locator("#Gallery h3").count() == 5
     assert tally(tab) == "19 images of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
@@ -171,12 +170,6 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
     assert tab.locator("#Gallery h3").all_inner_texts()[:2] == ["Missed 1", "Wrong label 1"]
     named = tab.locator("article[data-place='0']")
     assert named.locator("text.predicted").all_text_contents() == ["left lung ≠ right lung 1.00", "left lung 1.00"]
-    assert named.locator("text.side").all_text_contents() == ["R", "L"]
-    # the patient's right is on the left of the picture
-    right, left = (named.locator("text.side").nth(k).bounding_box()["x"] for k in (0, 1))
-    assert right < left
-    # nothing is said where nothing is known
-    assert tab.locator("article[data-place='1'] text.side").count() == 0
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
@@ -310,6 +303,6 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
 def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table").first.is_visible()
-    assert tab.locator(".plot img").count() == 2
+    assert tab.locator(".plot img").count() == 1
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()

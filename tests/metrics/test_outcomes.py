@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.metrics.confusion import (
+from grounding_rewards.metrics.detection import MatchedImages
+from grounding_rewards.metrics.outcomes import (
     FOUND,
     IGNORED,
     MISSED,
@@ -12,17 +13,14 @@ from grounding_rewards.metrics.confusion import (
     WRONG_LABEL,
     WRONG_PLACE,
     box_outcomes,
-    has_sides,
     image_summary,
     outcomes_of,
 )
-from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.prediction import UNNAMED, Prediction
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import random_images
 from tests.report.evaluations import BOX, answered
-from tests.tables import table
 
 LEFT, RIGHT_SIDE = [60, 0, 100, 90], [0, 0, 40, 90]
 FAR = [45, 0, 55, 10]
@@ -56,13 +54,10 @@ def test_outcomes_where_labels_are_compared(made: Prediction, pred: tuple[str, .
     assert box_outcomes(made, "exact")[:2] == (pred, gt)
 
 
-def test_another_label_costs_nothing_if_labels_are_ignored() -> None:
-    found = box_outcomes(image([RIGHT_SIDE, LEFT], ["left lung", "Left  Lung"]))
-    assert found.pred == (RIGHT, RIGHT)
-    assert found.other_labels == ("right lung", None)
-    # a reference without a name of its own can't be called otherwise, and a box without a label calls it nothing
-    assert box_outcomes(image([LEFT], ["mass"], labels=(UNNAMED, UNNAMED))).other_labels == (None,)
-    assert box_outcomes(image([LEFT], [None])).other_labels == (None,)
+def test_a_box_of_a_wrong_label_names_the_right_one() -> None:
+    made = image([RIGHT_SIDE, LEFT], ["left lung", "Left  Lung"])
+    assert box_outcomes(made, "exact").other_labels == ("right lung", None)
+    assert box_outcomes(made)[:1] == ((RIGHT, RIGHT),)
 
 
 @pytest.mark.parametrize("rule", ["ignore", "exact", "synonyms"])
@@ -79,11 +74,6 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
         assert [one != IGNORED for one in found.pred] == pairs.counted(0.5).tolist()
         assert [one == FOUND for one in found.gt] == pairs.hits(0.5).tolist()
     assert outcomes_of(MatchedImages([], rule)) == []
-
-
-@pytest.mark.parametrize(("image", "expected"), table("metrics/tables", "sides"))
-def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool) -> None:
-    assert has_sides(Prediction("a", 100, 100, **image)) is expected
 
 
 @pytest.mark.parametrize(

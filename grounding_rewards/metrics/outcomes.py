@@ -12,7 +12,6 @@ in :data:`grounding_rewards.metrics.detection.DETECTION_METRICS`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,9 +20,8 @@ from numpy.typing import NDArray
 
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.average_precision import label_name
 from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.prediction import UNNAMED, Prediction
+from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou
 
 #: Outcomes of a predicted box.
@@ -43,8 +41,7 @@ class BoxOutcomes(NamedTuple):
     pred_ious: ``(n,)`` IoU with the reference box that the outcome is about; of a box in the wrong place the largest
         IoU with any reference box.
     gt_ious: ``(m,)`` IoU with the predicted box that the outcome is about; of a missed box the largest with any.
-    other_labels: n labels of the reference box that a predicted box calls something else, else None: of a box of the
-        wrong label or, where no label counts, of a right box.
+    other_labels: n labels of the reference box that a predicted box of the wrong label lies on, else None.
     """
 
     pred: tuple[str, ...]
@@ -100,10 +97,7 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
         (paired,) = np.nonzero(references >= 0)
         pred_ious[paired] = gt_ious[references[paired]] = iou[paired, references[paired]]
-        if compares_labels:
-            other_labels = [None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()]
-        else:
-            other_labels = [_other_label(image, i, place) for i, place in enumerate(partners.tolist())]
+        other_labels = [None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()]
         outcomes.append(BoxOutcomes(tuple(pred), tuple(gt), pred_ious, gt_ious, tuple(other_labels)))
     return outcomes
 
@@ -123,20 +117,8 @@ def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Ar
     return match_batch(free_iou[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
-def _other_label(image: Prediction, pred_index: int, gt_index: int) -> str | None:
-    """The label of the reference box with this index, or -1, if the predicted box has another one; else None."""
-    label = image.pred_labels[pred_index]
-    if gt_index < 0 or not label or image.gt_labels[gt_index] == UNNAMED:
-        return None
-    gt_label = image.gt_labels[gt_index]
-    return gt_label if label_name(label, "exact") != label_name(gt_label, "exact") else None
-
-
 #: Boxes of an answer that are drawn.
 MOST_BOXES = 50
-
-_FRONTAL = re.compile(r"\b(pa|ap|frontal|(postero|antero)[ -]?(anterior|posterior))\b", re.IGNORECASE)
-_SIDE = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 def format_iou(iou: float) -> str:
@@ -150,28 +132,11 @@ def format_iou(iou: float) -> str:
     return f"{math.floor(100 * iou + 1e-9) / 100:.2f}"
 
 
-def has_sides(image: Prediction) -> bool:
-    """Whether the patient's right is known to be on the left of the picture, so that sides may be marked.
-
-    A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
-    image of unknown view nothing is said.
-
-    Example:
-        >>> [has_sides(Prediction("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
-        [True, True, False, False]
-        >>> has_sides(Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
-        True
-    """
-    if image.view is not None:
-        return _FRONTAL.search(image.view) is not None
-    return any(_SIDE.search(label) for label in (*image.gt_labels, *image.pred_labels) if label)
-
-
 def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
     """The outcomes of the boxes of an image, in one line.
 
     Example:
-        >>> from grounding_rewards.metrics.confusion import box_outcomes
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
         >>> image_summary(image, box_outcomes(image))
         '1 of 1 found, 1 in the wrong place'
@@ -182,10 +147,7 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
         return f"{summary}normal image, " + (f"{false_boxes} hallucinated" if false_boxes else "no box")
     summary += f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
-    other_labels = zip(outcomes.pred, outcomes.other_labels, strict=True)
-    renamed = sum(outcome == RIGHT and label is not None for outcome, label in other_labels)
     for count, fate in (
-        (renamed, "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
         (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
         (outcomes.gt.count(MISSED), "missed"),
@@ -200,7 +162,7 @@ def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ..
     """The drawn boxes of an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
 
     Example:
-        >>> from grounding_rewards.metrics.confusion import box_outcomes
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
         >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(image, box_outcomes(image))]
         [('reference', 'found'), ('predicted', 'right')]
