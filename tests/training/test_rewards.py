@@ -84,7 +84,7 @@ def test_several_have_names_of_their_own():
         (f"{MINE}.nothing", None, "Expected an importable path .*AttributeError"),
         (f"{MINE}.brevity", {"scale": 2}, rf"Expected no reward_kwargs for the ready reward '{MINE}.brevity'"),
         (f"{MINE}.half", {"scale": 2}, "Expected no reward_kwargs for the ready reward"),
-        (f"{MINE}.strict", {"beta": 2}, "Expected no parameters for the ready reward"),
+        (f"{MINE}.strict", {"beta": 2}, f"Expected no parameters for `{MINE}.strict`"),
         (f"{MINE}.Scaled", {"scala": 2}, f"Expected known parameters for reward `{MINE}.Scaled`, got 'scala'.*scale"),
         ("json.dumps", None, "json.dumps"),
         (["R4", f"{MINE}.strict", "R3"], None, "Expected different names for reward, got R4, R3, R3"),
