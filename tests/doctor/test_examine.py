@@ -386,18 +386,6 @@ def test_sound_boxes_over_the_whole_image_follow_no_other_convention(values):
     assert find_convention(boxes, images, np.full((len(boxes), 2), (500.0, 600.0))) is None
 
 
-def test_boxes_in_thousandths_are_called_norm1000(folder):
-    def change(annotated_images):
-        for image in annotated_images:
-            sides = np.array([image["width"], image["height"]] * 2)
-            image["boxes"] = (np.array(image["boxes"]).reshape(-1, 4) / sides * 1000).round().tolist()
-
-    (defect,) = examine(open_rows(folder(change))).defects
-    assert defect.name == "wrong-frame"
-    assert "the numbers fit norm1000" in defect.found
-    assert "x1 * width / 1000" in defect.fix
-
-
 @pytest.mark.parametrize(("counts", "groups"), table("doctor/texts", "label_variants"))
 def test_label_variants(counts, groups):
     assert [sorted(group.labels) for group in label_variants(counts)] == groups

@@ -135,10 +135,6 @@ def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> Non
         ElementTree.fromstring(svg)
 
 
-def test_large_images_are_shrunk() -> None:
-    assert len(page([pair("a", 0.1, 0.9)], load_image=lambda image: Image.effect_noise((3000, 2000), 60))) < 300_000
-
-
 @pytest.mark.parametrize(("difference", "holm", "kind"), table("report/tables", "colours"))
 def test_cells_are_coloured_by_the_verdict(difference: tuple[float, float, float], holm: float, kind: str) -> None:
     pairs = [pair("a", 0.1, 0.9)]

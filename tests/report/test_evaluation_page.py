@@ -177,13 +177,6 @@ def test_a_wrong_label_is_shown_as_an_error() -> None:
     assert shown["summary"] == "2 of 2 found"
 
 
-def test_failures_are_selected_evenly(monkeypatch) -> None:
-    monkeypatch.setattr(module, "IMAGES_PER_GROUP", 5)
-    made = [answered(f"m{k}", status="empty") for k in range(101)]
-    (missed,) = (group for group in groups_of(page(made, load_image=None)) if group["title"] == "Missed")
-    assert missed["images"] == [0, 25, 50, 75, 100]
-
-
 @pytest.mark.parametrize(
     ("one", "tags"),
     [

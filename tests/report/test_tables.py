@@ -1,6 +1,5 @@
 """Tables of metrics, and how the terminal shows them."""
 
-from grounding_rewards.commands.console import output_console
 from grounding_rewards.metrics.intervals import Estimate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Cell, metrics_table, robustness_table
@@ -24,10 +23,3 @@ def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
     rows = robustness_table(points).rows
     assert [row[0] for row in rows] == ["the image as it is", "noise, strength 1", "blur, strength 1"]
-
-
-def test_brackets_in_names_are_no_markup(capsys) -> None:
-    output_console(80).print(TABLE.rich())
-    out = capsys.readouterr().out
-    assert "nih [/v2]" in out
-    assert "[red]" in out

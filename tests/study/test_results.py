@@ -29,13 +29,6 @@ def test_a_whole_study_is_read(folder):
     assert study.box_format == "qwen3-vl"
 
 
-def test_what_is_not_finished_is_known(folder):
-    (folder / "results" / "strong--R1--seed1.json.gz").unlink()
-    study = read_study(folder)
-    assert study.missing == ("strong--R1--seed1",)
-    assert study.left_out == {ArmKey("strong", "R1"): 1}
-
-
 def test_a_search_may_have_one_run_of_an_arm(folder):
     """Its interval is over patients alone."""
     (folder / "results" / "strong--R1--seed1.json.gz").unlink()
