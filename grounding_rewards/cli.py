@@ -24,6 +24,7 @@ COMMANDS = {
     "inspect": "what a log of completions says, and whether its coordinate space is right",
     "prepare": "a downloaded dataset to a checked folder that trains",
     "prepare-table": "the table that another trainer reads, from any dataset that train takes",
+    "prepare-verify": "whether every file of a prepared folder is as it was written",
     "doctor": "what is wrong with a dataset, before it costs a run",
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
     "signal": "will a reward teach a model: do answers to an image differ in reward, and if not why",

@@ -1,6 +1,7 @@
 r"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
 streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
-with counts and licence. The same command resumes an interrupted run. `prepare-table` writes what other trainers read.
+with counts, licence and checksums. The same command resumes an interrupted run. `prepare-table` writes what other
+trainers read, `prepare-verify` checks the files.
 
 examples:
   VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:

@@ -7,8 +7,8 @@ output depends on. `load` opens a dataset by its name.
 
 from __future__ import annotations
 
-from grounding_rewards.prepare.manifest import read_manifest, split_shards
+from grounding_rewards.prepare.manifest import read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 
-__all__ = ["PrepareSettings", "prepare_images", "read_manifest", "split_shards"]
+__all__ = ["PrepareSettings", "prepare_images", "read_manifest", "split_shards", "verify_images"]

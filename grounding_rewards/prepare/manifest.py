@@ -1,4 +1,4 @@
-"""Write and read `manifest.json` of a prepared folder and its card `README.md`."""
+"""Write and read `manifest.json` of a prepared folder and its card `README.md`, and compare them with the files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grounding_rewards.common.text_files import parse_json, read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.examples import FolderPlan
-from grounding_rewards.prepare.shards import FOLDER, count_rows, labels_in, read_footer, shard_files
+from grounding_rewards.prepare.shards import FOLDER, count_rows, file_checksum, labels_in, read_footer, shard_files
 from grounding_rewards.sources import source_of
 from grounding_rewards.sources.base import split_name
 
@@ -76,6 +76,7 @@ def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
         "skipped": skipped,
     }
     write_whole(out / CARD, _card_text(manifest))
+    manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
 
@@ -119,7 +120,8 @@ def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
             images = footer["images"]
             rows += shard_rows
             split_skipped += footer["skipped"]
-            shards.append({"file": f"{FOLDER}/{path.name}", "rows": len(shard_rows), "bytes": path.stat().st_size})
+            size, checksum = path.stat().st_size, file_checksum(path)
+            shards.append({"file": f"{FOLDER}/{path.name}", "rows": len(shard_rows), "bytes": size, "sha256": checksum})
         skipped += [[split, *image] for image in split_skipped]
         splits[split] = {"images_with_rows": images - len(split_skipped), **count_rows(rows), "shards": shards}
     return splits, skipped
@@ -191,6 +193,27 @@ def why_unfinished(folder: str | Path) -> str:
 def _shards(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The shards of all splits of a manifest."""
     return list(chain.from_iterable(counts["shards"] for counts in manifest["splits"].values()))
+
+
+def verify_images(folder: str | Path) -> list[str]:
+    """Compare the shards and the card of a prepared folder with their checksums; returns a sentence for each problem.
+
+    Raises:
+        ValueError: There is no manifest.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if not manifest["complete"]:
+        return ["the preparation was interrupted; run the same command again"]
+    checksums = {file["file"]: file["sha256"] for file in [*_shards(manifest), manifest["card"]]}
+    problems = []
+    for name, checksum in checksums.items():
+        if not (folder / name).is_file():
+            problems.append(f"{name} is missing")
+        elif file_checksum(folder / name) != checksum:
+            problems.append(f"{name} was changed: its checksum is another one")
+    present_files = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
+    return problems + [f"{name} is not part of the dataset" for name in sorted(present_files - checksums.keys())]
 
 
 def _identity_of(plan: FolderPlan) -> dict[str, Any]:

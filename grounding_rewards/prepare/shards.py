@@ -4,6 +4,7 @@ with the images left out in the footer. No shard is visible before it is complet
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections import Counter
@@ -243,3 +244,9 @@ def labels_in(path: Path) -> list[dict[str, Any]]:
 
     columns = [name for name in _COUNTED if name in pq.read_schema(path).names]
     return pq.read_table(path, columns=columns).to_pylist()
+
+
+def file_checksum(path: Path) -> str:
+    """The sha256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -39,6 +39,11 @@ def test_one_command(folder, tmp_path, capsys):
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]
     assert (settings["task"], settings["side"], settings["shares"]) == ("finding", 48, [["train", 1.0]])
+    assert call("prepare-verify", out) == 0
+    assert "every file is as it was written" in capsys.readouterr().out
+    (out / "data/train-00000.parquet").write_bytes(b"")
+    assert call("prepare-verify", out) == 1
+    assert "1 problems" in capsys.readouterr().out
 
 
 def test_three_readers_of_dicom_images(tmp_path, monkeypatch):

@@ -1,9 +1,9 @@
-"""The card and the manifest: counts by hand, the sources of all readers."""
+"""The card and the manifest: counts by hand, every change of a file noticed, the sources of all readers."""
 
 import pytest
 import yaml
 
-from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest
+from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, verify_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources import SOURCES, list_datasets
 from tests.tables import table
@@ -44,15 +44,35 @@ def test_the_card_says_all_of_it(prepared):
         assert stated in card
 
 
+def test_every_change_is_noticed(prepared):
+    card = prepared / "README.md"
+    text = card.read_text()
+    card.write_text(text + "More.\n")
+    assert verify_images(prepared) == ["README.md was changed: its checksum is another one"]
+    card.write_text(text)
+    shard = prepared / "data/train-00000.parquet"
+    whole = shard.read_bytes()
+    for position in (10, len(whole) // 2, len(whole) - 10):
+        changed = bytearray(whole)
+        changed[position] ^= 1
+        shard.write_bytes(changed)
+        assert verify_images(prepared) == ["data/train-00000.parquet was changed: its checksum is another one"]
+    shard.unlink()
+    assert verify_images(prepared) == ["data/train-00000.parquet is missing"]
+    shard.write_bytes(whole)
+    (prepared / "data/train-00001.parquet").write_bytes(whole)
+    assert verify_images(prepared) == ["data/train-00001.parquet is not part of the dataset"]
+
+
 def test_folders_that_are_not_prepared_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Expected manifest\.json in the folder"):
-        read_manifest(tmp_path)
+        verify_images(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(ValueError, match=r"Expected manifest\.json in the folder"):
-        read_manifest(tmp_path)
+        verify_images(tmp_path)
     (tmp_path / "manifest.json").write_text('{"version": 3}')
     with pytest.raises(ValueError, match=r"Expected manifest\.json .*that of another program"):
-        read_manifest(tmp_path)
+        verify_images(tmp_path)
 
 
 def test_load_split_takes_the_first_images(prepared):

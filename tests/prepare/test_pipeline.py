@@ -17,7 +17,7 @@ from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.labels import _file
-from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards
+from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.examples import make_plan
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.pipeline import with_shared_labels
@@ -176,11 +176,13 @@ def test_a_killed_run_goes_on(make_images, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     killed = subprocess.run([sys.executable, str(script), *arguments], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
+    assert verify_images(tmp_path / "out") == ["the preparation was interrupted; run the same command again"]
     with pytest.raises(ValueError, match=r"whose preparation was interrupted\. Run the same command again"):
         load_split(str(tmp_path / "out"), "train")
     for folder in ("out", "whole"):
         prepare_images(get_source("jsonl").read(str(root)), root, tmp_path / folder, options())
     assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
+    assert verify_images(tmp_path / "out") == []
 
 
 def test_a_finished_folder_is_left_alone(make_images, tmp_path):
