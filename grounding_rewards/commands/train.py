@@ -20,8 +20,9 @@ def run(command: str, words: Sequence[str]) -> int:
 
     Args:
         command: `train` or `sft`.
-        words: options; with `--dry-run` every value of the run is printed as YAML instead. `--help` shows our options
-            and TRL's most common ones, at once; `--help-all` every option, for which TRL is loaded.
+        words: options; with `--dry-run` every value of the run is printed as YAML instead, and adapters are tried on
+            the model's layers where its configuration is on this machine. `--help` shows our options and TRL's most
+            common ones, at once; `--help-all` every option, for which TRL is loaded.
     """
     if not {*HELP}.isdisjoint(words):
         print(short_help(command))
@@ -43,7 +44,14 @@ def run(command: str, words: Sequence[str]) -> int:
 
     from grounding_rewards.training.run_folder import resolved_config
 
-    print(yaml.safe_dump(resolved_config(arguments, config, model), sort_keys=True), end="")
+    # Before `check_model`, which changes options of the adapter.
+    resolved = resolved_config(arguments, config, model)
+    if model.use_peft:
+        from grounding_rewards.training.model import check_model, is_local
+
+        if is_local(model):
+            check_model(model, trust_remote_code=config.trust_remote_code)
+    print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +32,10 @@ CONFIG = "config.json"
 
 ADAPTER = "adapter_config.json"
 """The file that makes a folder an adapter that PEFT saved."""
+
+# Files of weights before safetensors, and the files that transformers and PEFT read in their place if they exist.
+_PICKLED = {"pytorch_model*.bin": "*.safetensors", "adapter_model.bin": "adapter_model.safetensors"}
+_NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -68,11 +74,81 @@ class UnloadedModel:
         """The model, in this process; it is loaded once."""
         if self._loaded is None:
             adapter = adapter_config(self.path)
-            if self.backend == "vllm":
-                self._loaded = _load_with_vllm(self.path, self.vllm_options)
-            else:
-                self._loaded = _load_with_transformers(self.path, adapter)
+            with _clear_errors(self.path, adapter):
+                if self.backend == "vllm":
+                    self._loaded = _load_with_vllm(self.path, self.vllm_options)
+                else:
+                    self._loaded = _load_with_transformers(self.path, adapter)
         return self._loaded
+
+
+def check_place(path: str | Path, argument: str = "path") -> None:
+    """Refuse a path that is neither a folder with a model nor a possible name on the hub.
+
+    Args:
+        path: folder, or name on the hub.
+        argument: the name of the argument, for the message.
+
+    Raises:
+        ValueError: it is neither a folder with a model nor a name that the hub could know, or its weights are pickled.
+
+    Example:
+        >>> check_place("Qwen/Qwen2.5-VL-3B-Instruct")
+        >>> check_place("no/such/folder")
+        Traceback (most recent call last):
+        ValueError: Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `path`, got \
+'no/such/folder', which is neither. Check the path.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        if not _NAME_ON_HUB.fullmatch(str(path)):
+            raise ValueError(
+                f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `{argument}`, got "
+                f"{str(path)!r}, which is neither. Check the path."
+            )
+        return
+    if not Path(folder, CONFIG).is_file() and not Path(folder, ADAPTER).is_file():
+        raise ValueError(
+            f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
+            "Give the folder that the weights were saved in, such as run/checkpoint."
+        )
+    for name, safe_name in _PICKLED.items():
+        pickled = sorted(folder.glob(name))
+        if pickled and not any(folder.glob(safe_name)):
+            raise ValueError(
+                f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0].name}, which may hold a program. "
+                "Where you trust it, load it with transformers and save_pretrained it again."
+            )
+
+
+def check_weights(path: str | Path) -> None:
+    """Refuse files of weights that a copy or a download left unfinished; only headers and sizes are read.
+
+    Args:
+        path: folder; a name on the hub is not checked.
+
+    Raises:
+        ValueError: a file is cut, is something else, or is missing; it is named.
+
+    Example:
+        >>> check_weights(find_shipped("assets/tiny_vlm"))
+    """
+    from safetensors import SafetensorError, safe_open
+
+    folder = Path(path)
+    fault = ""
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="np"):
+                pass
+        except SafetensorError as error:
+            fault = f"{file.name}, which is cut, or no safetensors file ({error})"
+    for index in folder.glob("*.safetensors.index.json"):
+        for shard in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values():
+            if not (folder / shard).is_file():
+                fault = f"{shard}, which is missing"
+    if fault:
+        raise ValueError(f"Expected whole weights in {str(folder)!r}, got {fault}. Copy or download it again.")
 
 
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
@@ -97,7 +173,7 @@ def digest_of_weights(path: str | Path) -> str:
     name and the version in the cache. Paths and times of files do not matter.
 
     Args:
-        path: folder, or name on the hub.
+        path: folder, or name on the hub, that :func:`check_place` lets pass.
 
     Returns:
         16 hexadecimal digits.
@@ -160,9 +236,10 @@ def load_model(
         vllm_options: arguments of ``vllm.LLM``, such as ``max_model_len`` and ``tensor_parallel_size``.
 
     Raises:
-        ValueError: there is no model in the folder, there are several processes, vLLM is to load an adapter, it is not
-            installed, or there are options of vLLM for another backend.
-        OSError: there is no model of this name, or none under the adapter.
+        ValueError: there is no such folder or no whole model in it, the base model of an adapter is not where the
+            adapter says, there are several processes, vLLM is to load an adapter, it is not installed, or there are
+            options of vLLM for another backend.
+        OSError: there is no model of this name on the hub.
     """
     model, processor = load_later(path, backend=backend, vllm_options=vllm_options)
     return model.load(), processor
@@ -183,6 +260,8 @@ def load_later(
         OSError: there is no model of this name on the hub.
     """
     path = find_shipped(path)
+    check_place(path)
+    check_weights(path)
     adapter = adapter_config(path)
     backend = choose_backend(backend)
     if vllm_options is not None and backend != "vllm":
@@ -201,13 +280,37 @@ def load_later(
     from transformers.utils import has_file
 
     place = _base_path(path, adapter)
-    # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
-    model_type = AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
+    with _clear_errors(path, adapter):
+        # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
+        model_type = AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
     # Trainers save the processor next to the adapter; PEFT alone does not.
     if adapter is not None and any(has_file(path, name) for name in _PROCESSOR_FILES):
         place = str(path)
-    processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
+    with _clear_errors(path, adapter):
+        processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
     return UnloadedModel(str(path), model_type, backend, vllm_options or {}), processor
+
+
+@contextmanager
+def _clear_errors(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
+    """A context in which errors of transformers about a model name its path and what to do."""
+    try:
+        yield
+    except ValueError as error:
+        # transformers advises to set an argument that no command here has.
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"Expected a model that transformers itself has for {str(path)!r}, got one that brings its own code, which "
+            "is not run. Take one that transformers has, or log its answers yourself and give --completions."
+        ) from error
+    except OSError as error:
+        if adapter is None:
+            raise
+        raise ValueError(
+            f"Expected the model under the adapter {str(path)!r} at {_base_path(path, adapter)!r}, got none. Put it "
+            f"there, or correct `base_model_name_or_path` in {ADAPTER}."
+        ) from error
 
 
 def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from huggingface_hub import try_to_load_from_cache
 from peft import inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import (
@@ -19,7 +21,7 @@ from transformers import (
 )
 from trl import get_peft_config, get_quantization_config
 
-from grounding_rewards.models.load import adapter_config
+from grounding_rewards.models.load import adapter_config, check_place, check_weights
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
@@ -32,14 +34,41 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
     Args:
         model: which model.
         trust_remote_code: as in transformers.
+
+    Raises:
+        ValueError: there is no processor, or it has no tokenizer or no chat template.
     """
-    return AutoProcessor.from_pretrained(
-        model.model_name_or_path,
-        revision=model.model_revision,
-        trust_remote_code=trust_remote_code,
-        truncation_side="left",
-        padding_side="left",
-    )
+    try:
+        processor = AutoProcessor.from_pretrained(
+            model.model_name_or_path,
+            revision=model.model_revision,
+            trust_remote_code=trust_remote_code,
+            truncation_side="left",
+            padding_side="left",
+        )
+    except (OSError, ValueError) as error:
+        raise _loading_error("a processor", model, error) from error
+    tokenizer = getattr(processor, "tokenizer", processor)
+    # transformers makes an empty tokenizer where a folder has none.
+    if not tokenizer("boxes")["input_ids"]:
+        raise ValueError(
+            f"Expected a processor with a tokenizer for model_name_or_path, got {model.model_name_or_path!r} without "
+            "one. Copy tokenizer.json and tokenizer_config.json of the model into its folder."
+        )
+    if getattr(processor, "chat_template", None) is None:
+        raise ValueError(
+            f"Expected a processor with a chat template for model_name_or_path, got {model.model_name_or_path!r} "
+            "without one. Begin with the instruction-tuned model, or copy its chat_template.jinja into the folder."
+        )
+    return processor
+
+
+def is_local(model: ModelArguments) -> bool:
+    """Whether the configuration of a model is on this machine, so that nothing is downloaded to look at its layers."""
+    path = str(model.model_name_or_path)
+    cached_file = try_to_load_from_cache(path, "config.json", revision=model.model_revision)
+    # In place of a path, None says that the file was never asked for, and an object that the hub has none.
+    return Path(path).is_dir() or isinstance(cached_file, str)
 
 
 def training_obstacle(config: Any) -> str | None:
@@ -87,17 +116,22 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
         The model without weights, with its adapter.
 
     Raises:
-        ValueError: TRL cannot train it, it needs a library that is not there, its attention is not known or not
-            installed, a name of a layer for the adapter fits none, or the path holds an adapter.
-        OSError: there is no such model.
+        ValueError: there is no such model, its weights are cut, TRL cannot train it, it needs a library that is not
+            there, its attention is not known or not installed, a name of a layer for the adapter fits none, or the path
+            holds an adapter.
     """
     path = str(model.model_name_or_path)
+    check_place(path, "model_name_or_path")
+    check_weights(path)
     if adapter_config(path) is not None:
         raise ValueError(
             f"Expected whole weights for model_name_or_path, got the adapter {path!r}. A new adapter on top of it "
             "could not be loaded again: merge it first, as `grounding-rewards sft` does in checkpoint/."
         )
-    config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
+    try:
+        config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise _loading_error("a configuration", model, error) from error
     obstacle = training_obstacle(config)
     # Only the model's own code knows the class of such a configuration.
     runs_own_code = trust_remote_code and type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
@@ -249,6 +283,14 @@ def _check_path_ends(option: str, names: Iterable[str], paths: Iterable[str], se
             f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
             "none. Correct it, or leave it out."
         )
+
+
+def _loading_error(part: str, model: ModelArguments, error: Exception) -> ValueError:
+    """The error to raise where a part of a model, such as "a processor", could not be loaded."""
+    return ValueError(
+        f"Expected {part} of a model for model_name_or_path, got {model.model_name_or_path!r} ({_short(error)}). "
+        "Check the path and the spelling."
+    )
 
 
 def _short(error: Exception) -> str:

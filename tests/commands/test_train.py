@@ -59,14 +59,23 @@ def places(no_weights, tmp_path_factory):
         asked = whole.remove_columns("prompt").add_column("prompt", prompts)
         DatasetDict(train=asked).save_to_disk(str(root / name))
 
-    def model(name, config):
-        folder = shutil.copytree(no_weights, root / name)
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    def model(name, missing=(), config=None):
+        folder = shutil.copytree(no_weights, root / name, ignore=shutil.ignore_patterns(*missing))
+        if config is not None:
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        return folder
 
     for model_type in ("llama", "paligemma", "florence2", "kosmos-2"):
-        model(model_type, {"model_type": model_type})
+        model(model_type, config={"model_type": model_type})
+    model("no_template", ["chat_template.jinja"])
+    model("no_tokenizer", ["tokenizer.json", "tokenizer_config.json"])
+    model("no_processor", ["processor_config.json"])
+    weights = (ASSET / "model.safetensors").read_bytes()
+    (model("cut") / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    shards = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
+    (model("no_shard") / "model.safetensors.index.json").write_text(json.dumps(shards), encoding="utf-8")
     small = {"text_config": {"num_hidden_layers": 1}, "vision_config": {"depth": 1, "deepstack_visual_indexes": [0]}}
-    model("experts", {"model_type": "qwen3_vl_moe", **small})
+    model("experts", config={"model_type": "qwen3_vl_moe", **small})
     adapter = root / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "x"}', encoding="utf-8")

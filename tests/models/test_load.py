@@ -50,7 +50,7 @@ def test_model_with_its_own_code_is_refused_without_a_prompt(checkpoint, tmp_pat
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n", encoding="utf-8")
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("was asked"))
-    with pytest.raises(ValueError, match="trust_remote_code"):
+    with pytest.raises(ValueError, match=r"got one that brings its own code, which is not run"):
         ask(tmp_path)
     assert not (tmp_path / "ran").exists()
 
@@ -83,6 +83,21 @@ def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint, tmp_p
     assert len(generate(model, processor, synthetic_dataset("test", 1), Sampling(max_new_tokens=3))) == 1
 
 
+@pytest.mark.parametrize(("base", "message"), table("models/tables", "an_adapter_without_its_model_is_refused"))
+def test_an_adapter_without_its_model_is_refused(tmp_path, base, message):
+    config = {"base_model_name_or_path": base, "peft_type": "LORA"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load.load_model(tmp_path)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    """Such as the folder of a run, in which the checkpoint has one of its own."""
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(ValueError, match=r"Expected config.json or adapter_config.json .*, got neither in '.*'\. Give"):
+        load.load_model(tmp_path)
+
+
 def test_missing_model_name_is_an_os_error(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match="couldn't connect"):
@@ -94,6 +109,31 @@ def test_the_backend(monkeypatch, backend, installed, gpu, chosen):
     monkeypatch.setattr(load, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     assert load.choose_backend(backend) == chosen
+
+
+@pytest.mark.parametrize(("weights", "instead", "beside"), table("models/tables", "pickled_weights"))
+def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
+    for name in ("config.json", weights, beside):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=f"got {weights}, which may hold a program"):
+        load.check_place(tmp_path)
+    # what lies beside safetensors is not read
+    (tmp_path / instead).touch()
+    load.check_place(tmp_path)
+
+
+def test_unfinished_weights_are_refused_before_loading(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "cut")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"Expected whole weights in '.*', got model.safetensors, which is cut"):
+        load.load_later(folder)
+
+
+@pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b", "no/such/folder"])
+def test_names_that_are_none(name):
+    with pytest.raises(ValueError, match="for `model_name_or_path`, got"):
+        load.check_place(name, "model_name_or_path")
 
 
 WEIGHTS = {"first": torch.zeros(1000), "second": torch.ones(3, 7), "none": torch.zeros(0), "one": torch.tensor(2.0)}
