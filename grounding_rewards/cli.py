@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "inspect": "what a log of completions says, and whether its coordinate space is right",
     "prepare": "a downloaded dataset to a checked folder that trains",
+    "prepare-mix": "several prepared folders to one, in shares of the training rows",
     "prepare-table": "the table that another trainer reads, from any dataset that train takes",
     "prepare-verify": "whether every file of a prepared folder is as it was written",
     "doctor": "what is wrong with a dataset, before it costs a run",

@@ -1,7 +1,7 @@
 r"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
 streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
-with counts, licence and checksums. The same command resumes an interrupted run. `prepare-table` writes what other
-trainers read, `prepare-verify` checks the files.
+with counts, licence and checksums. The same command resumes an interrupted run. `prepare-mix` joins such folders,
+`prepare-table` writes what other trainers read, `prepare-verify` checks the files.
 
 examples:
   VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:
@@ -51,6 +51,7 @@ from grounding_rewards.common.workers import check_workers
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.prepare.manifest import left_out_sentences
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.sources import get_source
@@ -163,12 +164,12 @@ def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, optio
             allow_outside=options.allow_outside,
             on_progress=progress,
         )
-    _print_summary(options.out, manifest)
+    print_summary(options.out, manifest)
     return 0
 
 
 @contextmanager
-def _read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
+def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
     """A context in which a ValueError becomes one that says how the text of an option is written."""
     try:
         yield
@@ -178,12 +179,12 @@ def _read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
     """Read NAME=SHARE,… into names and shares."""
-    with _read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
+    with read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
         parts = [part.split("=") for part in text.split(",")]
         return tuple((name.strip(), float(share)) for name, share in parts)
 
 
-def _print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
+def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
     """Print a line of counts for each split, what was left out, what the source says, and where the card is."""
     for split, counts in manifest["splits"].items():
         share = counts["negatives"] / max(counts["rows"], 1)
@@ -191,8 +192,8 @@ def _print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
             f" ({share:.1%}), {sum(counts['boxes'].values())} boxes, {len(counts['shards'])} shards"
         )
-    if manifest["negatives_left_out"]:
-        say(f"{manifest['negatives_left_out']} images without findings are left out of train")
+    for sentence in left_out_sentences(manifest):
+        say(sentence)
     note = manifest["source"]["note"]
     if note:
         say(f"note: {note}")

@@ -16,7 +16,7 @@ def run(folder: Path, /) -> int:
     """Compare the files of a prepared folder with their checksums; 1 if one is wrong.
 
     Args:
-        folder: what prepare wrote
+        folder: what prepare or prepare-mix wrote
     """
     problems = verify_images(folder)
     for problem in problems:

@@ -2,7 +2,7 @@
 
 `pipeline` runs the steps: a source's annotated images are checked together and made examples of (`examples`), copies
 found (`split_duplicates`), files stored and all written (`shards`, `manifest`). `settings` holds what the
-output depends on. `load` opens a dataset by its name.
+output depends on. `mix` joins such folders, `load` opens a dataset by its name.
 """
 
 from __future__ import annotations

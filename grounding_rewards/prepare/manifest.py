@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -23,7 +23,7 @@ from grounding_rewards.sources.base import split_name
 MANIFEST = "manifest.json"
 CARD = "README.md"
 
-_PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
+PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
 def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
@@ -64,17 +64,15 @@ def _has_shards(out: Path) -> bool:
 
 
 def finish_folder(out: Path, plan: FolderPlan) -> dict[str, Any]:
-    """Write the manifest and the card from the finished shards, and return the manifest."""
+    """Write the manifest and the card of a source's finished shards, and return the manifest."""
+    source = {"source": source_of(plan.settings.dataset), "vocabulary": list(plan.vocabulary)}
+    return write_manifest(out, {**_identity_of(plan), **source, **plan.facts})
+
+
+def write_manifest(out: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the manifest and the card of a folder from its shards and from facts about them; return the manifest."""
     splits, skipped = _written_splits(out)
-    manifest = {
-        "complete": True,
-        **_identity_of(plan),
-        "source": source_of(plan.settings.dataset),
-        "vocabulary": list(plan.vocabulary),
-        **plan.facts,
-        "splits": splits,
-        "skipped": skipped,
-    }
+    manifest = {"complete": True, **facts, "splits": splits, "skipped": skipped}
     write_whole(out / CARD, _card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_whole(out / MANIFEST, _as_json(manifest))
@@ -97,11 +95,25 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     return template.render(
         **manifest,
+        left_out=list(left_out_sentences(manifest)),
         lists_of_images={
             "were left out because they cannot be used": skipped,
             "could not be read and were left out": manifest["unreadable"],
         },
     )
+
+
+def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about what `negatives` and the weights of a mix left out of a folder.
+
+    >>> list(left_out_sentences({"negatives_left_out": 0, "rows_left_out": {"det": 3}}))
+    ['3 rows of det are left out of train, for the weights of the mix.']
+    """
+    images = manifest["negatives_left_out"]
+    if images:
+        yield f"{images} images without findings are left out of train, for the wanted share of negatives."
+    for folder, rows in manifest.get("rows_left_out", {}).items():
+        yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
 
 
 def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
@@ -222,7 +234,7 @@ def _identity_of(plan: FolderPlan) -> dict[str, Any]:
         # Through JSON, as they are read again: tuples are lists.
         "settings": json.loads(json.dumps(asdict(plan.settings))),
         "images": {"count": len(plan.images), "digest": _digest(plan.images)},
-        "versions": package_versions(_PACKAGES),
+        "versions": package_versions(PACKAGES),
     }
 
 

@@ -119,6 +119,16 @@ def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
     assert read_manifest(tmp_path / "out")["settings"]["template"] == "Mark {labels}."
 
 
+def test_mixed_folders_have_the_rows_of_both(folder, tmp_path, capsys):
+    words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--split-shares", "train=1")
+    for name in ("one", "two"):
+        assert prepare(*words, "--out", tmp_path / name) == 0
+    assert call("prepare-mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", tmp_path / "mixed") == 0
+    assert "train: 9 images, 9 rows" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for prepare-mix"):
+        call("prepare-mix", "one=much", "two", "--out", tmp_path / "out")
+
+
 def test_rows_say_where_they_are_from(tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     row = {"file": "0.png", "width": 96, "height": 64, "boxes": [[8, 8, 40, 30]], "labels": ["mass"], "licence": "CC0"}

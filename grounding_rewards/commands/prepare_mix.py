@@ -1,0 +1,48 @@
+"""Write prepared folders as one, with a column `source` that `evaluate` has metrics for. Splits stay; with weights,
+rows of train are left out by a hash until each folder has its share, and other splits keep all.
+
+examples:
+  two thirds of the rows to train on are of the first folder:
+    grounding-rewards prepare-mix data/vindr=2 data/det=1 --out data/mixed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from grounding_rewards.commands.options import BadRows, option
+from grounding_rewards.commands.prepare import print_summary, read_as
+from grounding_rewards.prepare.mix import Part, mix_folders
+
+
+def run(
+    folders: Sequence[str],
+    /,
+    *,
+    out: Annotated[Path, option("folder to write, new or empty")],
+    seed: int = 0,
+    bad_rows: BadRows = "refuse",
+) -> int:
+    """Mix prepared folders.
+
+    Args:
+        folders: FOLDER or FOLDER=WEIGHT of each; weights are shares of the rows of train
+        seed: of the rows that are left out
+
+    Raises:
+        ValueError: the folders do not fit together, see `mix_folders`.
+    """
+    parts = [_part(text) for text in folders]
+    print_summary(out, mix_folders(parts, out, seed=seed, bad_rows=bad_rows))
+    return 0
+
+
+def _part(text: str) -> Part:
+    """Read FOLDER or FOLDER=WEIGHT; a folder's name may itself have an equals sign."""
+    folder, equals, weight = text.rpartition("=")
+    if not equals or Path(text).is_dir():
+        return Part(Path(text))
+    with read_as("prepare-mix", "FOLDER or FOLDER=WEIGHT", text, "data/vindr=2, for example"):
+        return Part(Path(folder), float(weight))
