@@ -95,6 +95,10 @@ def register_reward(name: str, factory: Factory) -> Factory:
     return factory
 
 
+class ParameterError(ValueError):
+    """A reward does not take a parameter, or lacks one: commonly it was meant for another reward."""
+
+
 @dataclass(frozen=True, repr=False)
 class FunctionReward:
     """A function of predicted and reference boxes as a reward on boxes."""
@@ -149,7 +153,7 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
     arguments = [] if is_ready else [parameter.name for parameter in _parameters(factory)]
     is_function = not is_class and "pred" in arguments and "gt" in arguments
     if params and (is_ready or is_function):
-        raise ValueError(f"Expected no parameters for `{name}`, got {', '.join(params)}. A class takes them.")
+        raise ParameterError(f"Expected no parameters for `{name}`, got {', '.join(params)}. A class takes them.")
     if is_ready:
         return factory
     if is_function:
@@ -227,12 +231,12 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         params: what it would be called with.
 
     Raises:
-        ValueError: a parameter is unknown or missing; lists what is legal.
+        ParameterError: a parameter is unknown or missing; lists what is legal.
 
     Example:
         >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: Expected known ... 'betta' (...). Use some of: beta.
+        grounding_rewards.rewards.registry.ParameterError: Expected known ... 'betta' (...). Use some of: beta.
     """
     try:
         signature = inspect.signature(factory)
@@ -245,7 +249,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         legal = [option.name for option in signature.parameters.values() if option.kind in by_name]
         unknown = [param for param in params if param not in legal]
-        raise ValueError(
+        raise ParameterError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown or params)) or 'none'} "
             f"({error}). Use some of: {', '.join(legal) or 'none'}."
         ) from None

@@ -9,13 +9,17 @@ refuse 11. The `__post_init__` of the classes here check them.
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NoReturn
 
-from transformers import GenerationConfig
+from torch.utils.checkpoint import checkpoint
+from transformers import GenerationConfig, training_args
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from transformers.trainer_pt_utils import AcceleratorConfig
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 import grounding_rewards.training.run_options as run_options
@@ -24,7 +28,7 @@ from grounding_rewards.common.formatting import capitalised
 from grounding_rewards.common.validation import Interval, check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.registry import REGISTRY
+from grounding_rewards.rewards.registry import REGISTRY, ParameterError
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.rewards import build_rewards
 
@@ -35,6 +39,19 @@ for _row in run_options.TABLES["numbers"]:
     NUMBERS |= dict.fromkeys(_range.pop("names").split(), Interval(**_range))
 #: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
 GRPO_CHOICES: Mapping[str, Sequence[object]] = run_options.TABLES["choices"]
+
+_CHECKPOINTING = tuple(
+    parameter.name
+    for parameter in inspect.signature(checkpoint).parameters.values()
+    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+)
+#: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
+MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
+    "accelerator_config": tuple(option.name for option in fields(AcceleratorConfig)),
+    "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "dataset_kwargs": ("skip_prepare_dataset",),
+}
 
 #: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
 GENERATION_OPTIONS: Mapping[str, str] = run_options.TABLES["generation"]
@@ -87,7 +104,14 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
         super().__post_init__()
         # Attributes, not fields: fields are saved in the configuration.
         self.extras = [] if look_closer is None else [look_closer]
-        self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
+        try:
+            self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
+        except ParameterError as error:
+            # Commonly a parameter of the reward that a file names.
+            raise ValueError(
+                f"{error} reward_kwargs, on the command line or in the YAML, is {self.reward_kwargs}; "
+                "another reward needs its own, for example --reward_kwargs '{\"no_box_bonus\": 0.2}'."
+            ) from error
 
 
 @dataclass
@@ -103,7 +127,7 @@ class SupervisedArguments(run_options.SupervisedOptions, _ImageArguments):
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig`, checked; completions are by default logged without their images."""
+    """TRL's `GRPOConfig`, checked; completions are not printed, and by default logged without their images."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
@@ -116,8 +140,19 @@ class GRPOArguments(GRPOConfig):
 
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS, choices=GRPO_CHOICES)
+        _check_training(self)
+        if self.num_completions_to_print != 0:
+            raise ValueError(
+                f"Expected 0 for num_completions_to_print, got {self.num_completions_to_print}: printed rows name "
+                "patients. Leave it out; completions/ in output_dir has all rows."
+            )
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
+        if self.reward_weights is not None and not any(self.reward_weights):
+            raise ValueError(
+                f"Expected a weight other than 0 for reward_weights, got {self.reward_weights}. Weigh at least one "
+                "reward."
+            )
         super().__post_init__()
         _check_generation(self)
 
@@ -133,6 +168,7 @@ class SupervisedConfig(SFTConfig):
 
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS)
+        _check_training(self)
         super().__post_init__()
 
 
@@ -177,7 +213,15 @@ def parse_grpo_arguments(
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
-    return _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
+    arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
+    _check_weights(arguments, config)
+    if config.sync_ref_model and (config.beta == 0 or model.use_peft):
+        cause = "beta 0" if config.beta == 0 else "use_peft: true"
+        raise ValueError(
+            f"Expected a reference model to renew for sync_ref_model, got {cause}, with which TRL keeps none. Leave "
+            "sync_ref_model out, or train all weights with beta above 0."
+        )
+    return arguments, config, model
 
 
 def parse_sft_arguments(
@@ -230,6 +274,26 @@ def _parse(
     return arguments, config, model
 
 
+def _check_training(config: Any) -> None:
+    """Refuse options that transformers would refuse during the run, in obscure words, or not at all."""
+    for name, legal in MAPPING_KEYS.items():
+        mapping = getattr(config, name, None)
+        if isinstance(mapping, str) and mapping[:1] == "{":
+            mapping = _from_json(name, mapping, "{...}")
+        check_keys(name, mapping, legal)
+    if config.max_steps != -1 and config.max_steps < 1:
+        raise ValueError(
+            f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
+        )
+    _check_precision(config)
+    reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
+    check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
+    if len(reporters) > 1 and {"none", "all"} & {*reporters}:
+        raise ValueError(
+            f"Expected none or all by itself for report_to, got {', '.join(reporters)}. Leave it out, or the others."
+        )
+
+
 def _check_generation(config: Any) -> None:
     """Refuse keys of `generation_kwargs` that are options of TRL: only the generation, not the loss, would use them."""
     settings = config.generation_kwargs or {}
@@ -244,12 +308,47 @@ def _check_generation(config: Any) -> None:
         check_keys("generation_kwargs", settings, vars(GenerationConfig()))
 
 
+def _check_precision(config: Any) -> None:
+    """Refuse bfloat16 without a GPU for it, and name all options to change, which transformers names one by one."""
+    bf16_options = []
+    # TRL takes bf16 by default.
+    if config.bf16 or (config.bf16 is None and not config.fp16):
+        bf16_options.append("bf16")
+    if config.bf16_full_eval:
+        bf16_options.append("bf16_full_eval")
+    has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()
+    if not bf16_options or config.use_cpu or has_bf16:
+        return
+    gpu_options = bf16_options + [name for name in ("tf32", "use_vllm") if getattr(config, name, False)]
+    switches = " ".join(f"--{name} false" for name in gpu_options)
+    raise ValueError(
+        f"Expected a GPU that computes in bfloat16 for {bf16_options[0]}, got none that torch can use. "
+        f"`grounding-rewards env` says what torch sees. For an older GPU give --{bf16_options[0]} false --fp16 true; "
+        f"for a small model on the processor, --use_cpu true {switches}."
+    )
+
+
+def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
+    """Refuse another number of weights than of rewards."""
+    weights = config.reward_weights
+    if weights is not None and len(weights) != len(arguments.reward):
+        raise ValueError(
+            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
+            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
+        )
+
+
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:
-    """Refuse an evaluation on the images of the training."""
+    """Refuse an evaluation on the images of the training, and early stopping that would not keep the best model."""
     if config.eval_strategy != "no" and arguments.eval_split == arguments.train_split:
         raise ValueError(
             f"Expected another split than that of training for eval_split, got {arguments.eval_split!r}. "
             "Evaluate on images that are not trained on."
+        )
+    if arguments.early_stopping_patience is not None and not config.load_best_model_at_end:
+        raise ValueError(
+            "Expected load_best_model_at_end: true beside early_stopping_patience, got false. "
+            "The last model is not the best one then."
         )
 
 

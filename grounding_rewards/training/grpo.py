@@ -38,6 +38,7 @@ from grounding_rewards.training.rewards import (
     Reward,
     StepReward,
     build_rewards,
+    check_reward_functions,
     reward_with_parameters,
 )
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
@@ -167,6 +168,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for extra in extras:
             extra.begin(args, functions, kwargs)
         refuse_other_rollouts(args, kwargs)
+        if train_dataset is not None:
+            environments = ["environments"] if "environment_factory" in kwargs else []
+            check_reward_functions(functions, [*train_dataset.column_names, *environments])
         super().__init__(
             model=model,
             reward_funcs=functions,

@@ -70,6 +70,35 @@ def build_rewards(
     return functions
 
 
+def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> None:
+    """Refuse reward functions that do not take the keyword arguments that TRL will pass.
+
+    Args:
+        rewards: reward functions of any kind; grounding rewards take any column.
+        columns: of the dataset, and `environments` if the model has tools.
+
+    Raises:
+        ValueError: one needs another argument, or does not take all.
+
+    Example:
+        >>> check_reward_functions([lambda completions, **columns: [0.0]], ["prompt", "image"])
+    """
+    passed = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+    passed |= {*columns} - {"prompt", "completion"}
+    for reward in rewards:
+        # TRL calls models in another way.
+        if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
+            continue
+        parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
+        # Without defaults, which may be tables of patients.
+        written = [str(each.replace(default=each.empty, annotation=each.empty)) for each in parameters]
+        raise ValueError(
+            f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got one with "
+            f"({', '.join(written)}). TRL passes {', '.join(sorted(passed))}, all by name: write "
+            "`(completions, **columns)`, with those that it needs."
+        )
+
+
 def reward_name(reward: Any) -> str:
     """The name under which TRL logs a reward.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     rewards = arguments.rewards
     names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
-    trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
+    with _unknown_key_named(config):
+        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(callbacks.ParityCheck)
     trainer.add_callback(callbacks.EvaluationLine(_EVALUATION_LABELS))
@@ -90,7 +92,8 @@ def train_supervised(
     """
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
-    trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
+    with _unknown_key_named(config):
+        trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
     trainer.add_callback(callbacks.EvaluationLine(_SFT_LABELS))
     _train(trainer, resolved, checkpoint, _SFT_LABELS, arguments.early_stopping_patience)
     if not was_stopped(trainer):
@@ -263,6 +266,20 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
         merged_model.save_pretrained(checkpoint)
         trainer.processing_class.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
+    """A context in which an unknown key of `model_init_kwargs` raises ValueError: only the model knows its keys."""
+    try:
+        yield
+    except TypeError as error:
+        match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if match is None or match[1] not in (config.model_init_kwargs or ()):
+            raise
+        raise ValueError(
+            f"Expected keywords that exist in model_init_kwargs, got {match[1]}. Remove it, or correct its spelling."
+        ) from error
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig) -> None:

@@ -90,6 +90,14 @@ def places(no_weights, tmp_path_factory):
     }
 
 
+def takes_one_column(completions, boxes):
+    return [0.0] * len(completions)
+
+
+def needs_an_answer(completions, answer, **columns):
+    return [0.0] * len(completions)
+
+
 def on_boxes(pred, gt):
     return 0.0
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import yaml
+from transformers import training_args
 
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.training.arguments import NUMBERS, parse_grpo_arguments, parse_sft_arguments
@@ -91,12 +92,40 @@ def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):
     assert resolved_config(*parse_grpo_arguments(["--config", str(tmp_path / "elsewhere/config.yaml")])) == saved
 
 
+@pytest.mark.parametrize(("reward", "parameter"), [("soft_f1", "iou_threshold"), ("R1", "beta")])
+def test_another_reward_names_the_parameters_of_the_file(tmp_path, reward, parameter):
+    options = {"reward": "R4", "reward_kwargs": {"beta": 1.5, "iou_threshold": 0.5}}
+    message = rf"got '{parameter}'.* reward_kwargs, .* in the YAML, is \{{'beta': 1\.5, .* --reward_kwargs '\{{\"no_box"
+    with pytest.raises(ValueError, match=message):
+        parse(tmp_path, options, "--reward", reward)
+    arguments, _, _ = parse(tmp_path, options, "--reward", reward, "--reward_kwargs", '{"no_box_bonus": 0.3}')
+    assert arguments.rewards[0].box_reward.no_box_bonus == 0.3
+    # A wrong value is no parameter of another reward.
+    with pytest.raises(ValueError, match=r"for `beta`, got -1") as error:
+        parse(tmp_path, {"reward_kwargs": {"beta": -1}})
+    assert "another reward" not in str(error.value)
+
+
 def test_options_in_the_place_of_a_file(tmp_path):
     (tmp_path / "over.yaml").write_text("{seed: 4}")
     _, config, _ = parse_grpo_arguments([f"--config={tmp_path / 'over.yaml'}"], {**SOUND, "seed": 3, "max_steps": 7})
     assert (config.seed, config.max_steps) == (4, 7)
     with pytest.raises(ValueError, match=r"rewards train`, got lerning_rate"):
         parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
+
+
+def test_bf16_without_a_gpu_names_the_options_for_a_cpu(monkeypatch):
+    monkeypatch.setattr(training_args, "is_torch_bf16_gpu_available", lambda: False)
+    values = {**SOUND, "bf16": True, "tf32": True, "use_vllm": True, "use_cpu": False}
+    with pytest.raises(ValueError, match=r"^Expected a GPU that computes in bfloat16 for bf16, got none") as error:
+        parse_grpo_arguments([], values)
+    words = "--use_cpu true --bf16 false --tf32 false --use_vllm false"
+    assert f"{words}." in str(error.value)
+    _, config, _ = parse_grpo_arguments(words.split(), values)
+    assert config.use_cpu
+    # TRL takes bf16 where nothing is said.
+    with pytest.raises(ValueError, match=r"for bf16, got none .* --use_cpu true --bf16 false\.$"):
+        parse_sft_arguments([], {"model_name_or_path": "somewhere"})
 
 
 def test_custom_format_is_read_from_file_and_command_line(tmp_path):

@@ -1,13 +1,16 @@
 """Rewards by name, by dotted path and as they are: ours, TRL's kind, and classes of both."""
 
+import functools
 import pickle
 
 import pytest
+import torch
 
 import grounding_rewards as gr
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.rewards import (
     build_rewards,
+    check_reward_functions,
     reward_name,
     reward_with_parameters,
 )
@@ -105,3 +108,60 @@ def test_a_module_that_fails_says_why(tmp_path, monkeypatch):
 def test_what_a_card_says():
     assert reward_with_parameters(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(no_box_bonus=0.2")
     assert reward_with_parameters(brevity) == "brevity"
+
+
+def fits(completions, **columns):
+    return [0.0] * len(completions)
+
+
+@functools.wraps(lambda completions: None)
+def narrow_wrapper(*args, **kwargs):
+    return fits(kwargs["completions"])
+
+
+class Judge:
+    def __call__(self, prompts, completions, boxes, **columns):
+        return [0.0] * len(completions)
+
+
+COLUMNS = ["prompt", "image", "boxes", "id"]
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        gr.get_reward("R4"),
+        fits,
+        Judge(),
+        Judge().__call__,
+        functools.partial(fits, unit="pixel"),
+        # what is called is the wrapper, whatever it wraps
+        narrow_wrapper,
+        # each by its name, and no more
+        lambda prompts, completions, completion_ids, trainer_state, log_extra, log_metric, image, boxes, id: [],
+        # called by TRL in another way
+        torch.nn.Linear(1, 1),
+    ],
+)
+def test_reward_functions_that_trl_can_call(reward):
+    check_reward_functions([reward], COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("reward", "columns", "said"),
+    [
+        (lambda completions: [], COLUMNS, r"got one with \(completions\)"),
+        (lambda completions, boxes: [], COLUMNS, r"got one with \(completions, boxes\)"),
+        (
+            lambda completions, gt, **columns: [],
+            COLUMNS,
+            r"got one with \(completions, gt, \*\*columns\). TRL passes boxes, completion_ids",
+        ),
+        (Judge(), ["prompt", "image"], r"reward Judge, got one with \("),
+        (lambda completions, by_id={"patient 7": 1}: [], COLUMNS, r"got one with \(completions, by_id\)\."),
+        (lambda completions, environments, **columns: [], COLUMNS, r"got one with \(completions, environments, "),
+    ],
+)
+def test_reward_functions_that_trl_cannot_call(reward, columns, said):
+    with pytest.raises(ValueError, match=f"Expected a function that takes what TRL passes for .*{said}"):
+        check_reward_functions([fits, reward], columns)

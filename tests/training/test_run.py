@@ -23,7 +23,7 @@ from tests.conftest import read_lines, write_lines
 from tests.tables import table
 from tests.test_scripts import script
 from tests.training.forks import program, to_the_end, two_processes
-from tests.training.runs import ASSET, COMMON, GRPO, grpo, logged, words
+from tests.training.runs import ASSET, COMMON, GRPO, grpo, logged, sft, words
 
 pytestmark = pytest.mark.training
 
@@ -142,6 +142,12 @@ def test_images_stay_out_of_logs_by_default():
     """In our arguments themselves, so that a configuration that forgets it leaks nothing."""
     _, config, _ = parse_grpo_arguments(words({**GRPO, "output_dir": "runs/x"}))
     assert not any((config.log_multimodal, config.log_completions, config.push_to_hub, config.report_to))
+
+
+def test_an_unknown_keyword_of_the_model_is_refused_by_name(tmp_path):
+    for train in (grpo, sft):
+        with pytest.raises(ValueError, match=r"Expected keywords that exist in model_init_kwargs, got wrong_key\. "):
+            train(tmp_path / "run", model_init_kwargs='{"wrong_key":1}')
 
 
 def check_processes(words):
