@@ -23,10 +23,10 @@ examples:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \
       --option annotations=result.json --option images=.
 
-  one image in four of those to train on without findings, prompts of your own
+  one image in four of those to train on without findings, no specks, prompts of your own
   (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
     grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \
-      --prompt-file prompt.txt
+      --smallest-box 10 --prompt-file prompt.txt
 
 then:
   grounding-rewards train --dataset data/vindr ...
@@ -70,6 +70,8 @@ class PrepareOptions:
         split: only this split of the dataset's own
         readers: how the boxes of several readers become one reference; must be given where several people read an image
         normalize_labels: write findings in the words of the shared vocabulary
+        smallest_box: leave out boxes with a side below so many pixels of the image that they were drawn on; an image
+            without another box is left out too, as it is no negative
         task: what is asked
         model: folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels
         labels: findings of interest; default: all
@@ -98,6 +100,7 @@ class PrepareOptions:
     readers: str | None = None
     normalize_labels: bool = False
     bad_rows: BadRows = "refuse"
+    smallest_box: float | None = None
     task: Literal["detection", "finding", "phrase"] = "detection"
     model: str | None = None
     labels: Sequence[str] | None = None

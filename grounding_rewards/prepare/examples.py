@@ -95,6 +95,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
+        "small_boxes": sum(is_small(box, settings) for image in images for box in image.boxes),
         "images_without_patient": unknown_patients,
         "images_without_own_split": images_without_split,
         "images_drawn": images_without_split if is_drawn else 0,
@@ -312,10 +313,10 @@ def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGrou
 
 
 def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mapping[str, float]) -> Iterator[Example]:
-    """Yield the examples of one image: none if the task asks nothing about it.
+    """Yield the examples of one image: none if the task asks nothing about it, or if all boxes are too small.
 
-    Boxes of other findings are dropped before the boxes of several readers are merged. The `id` is that of the image,
-    followed by the finding or the number of the phrase if an image may have several examples.
+    Boxes of other findings, and small ones, are dropped before the boxes of several readers are merged. The `id` is
+    that of the image, followed by the finding or the number of the phrase if an image may have several examples.
 
     Args:
         image: From the plan.
@@ -327,12 +328,14 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
     """
     settings = plan.settings
     if settings.task == "detection":
-        yield _example(image_of_interest(image, plan.vocabulary), settings, image.id, plan.vocabulary)
+        example = _example(image_of_interest(image, plan.vocabulary), settings, image.id, plan.vocabulary)
+        if example is not None:
+            yield example
     elif settings.task == "finding":
         for label in plan.vocabulary:
             example = finding_example(image, label, settings)
             state = is_present(example)
-            if state is None:
+            if example is None or state is None:
                 continue
             if state or splits.hash_fraction("negative", settings.seed, example["id"]) < kept_negatives[label]:
                 yield example
@@ -340,12 +343,12 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
         for number, phrase in enumerate(dict.fromkeys(image.phrases)):
             described = image_of_interest(image, plan.vocabulary, phrase)
             example = _example(described, settings, f"{image.id}/{number}", phrase)
-            if is_present(example):
+            if example is not None and is_present(example):
                 yield example | {"phrase": phrase}
 
 
-def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings) -> Example:
-    """The example that asks for one finding in an image, present or not.
+def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings) -> Example | None:
+    """The example that asks for one finding in an image, present or not; None if all its boxes are too small.
 
     >>> image = AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"])
     >>> finding_example(image, "mass", PrepareSettings("coco", "qwen3-vl", task="finding"))["id"]
@@ -356,13 +359,29 @@ def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings
 
 def _example(
     image: AnnotatedImage, settings: PrepareSettings, example_id: str, looked_for: str | tuple[str, ...]
-) -> Example:
-    """The example of an image with the boxes of interest."""
-    return {"id": example_id, LOOKED_FOR: looked_for, **reference_boxes(image, settings.readers or "union")}
+) -> Example | None:
+    """The example of an image with the boxes of interest; None if all of them are too small."""
+    large_boxes = [index for index, box in enumerate(image.boxes) if not is_small(box, settings)]
+    if image.boxes and not large_boxes:
+        return None
+    remaining = _with_boxes(image, large_boxes)
+    return {"id": example_id, LOOKED_FOR: looked_for, **reference_boxes(remaining, settings.readers or "union")}
 
 
-def is_present(example: Example) -> bool | None:
-    """Whether any reader found the finding of an example; None if it may be in an ignored region."""
+def is_small(box: Sequence[float], settings: PrepareSettings) -> bool:
+    """Whether a side of a box is below `smallest_box`; a box without area is not small but broken, and refused later.
+
+    >>> is_small([0, 0, 9, 2], PrepareSettings("coco", "qwen3-vl", smallest_box=4))
+    True
+    """
+    x1, y1, x2, y2 = box
+    return settings.smallest_box is not None and 0 < min(x2 - x1, y2 - y1) < settings.smallest_box
+
+
+def is_present(example: Example | None) -> bool | None:
+    """Whether any reader found the finding of an example; None if it may be in an ignored region, or is too small."""
+    if example is None:
+        return None
     if example["boxes"] or any(example.get("reader_boxes", ())):
         return True
     return None if example["ignore_boxes"] else False
@@ -379,6 +398,11 @@ def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: st
     for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
         if label in labels and phrase in (None, box_phrase):
             indices.append(index)
+    return _with_boxes(image, indices)
+
+
+def _with_boxes(image: AnnotatedImage, indices: Sequence[int]) -> AnnotatedImage:
+    """The image with only the boxes at these indices; its readers stay."""
     return image._replace(
         boxes=[image.boxes[i] for i in indices],
         labels=[image.labels[i] for i in indices],

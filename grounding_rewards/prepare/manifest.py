@@ -104,14 +104,17 @@ def _card_text(manifest: Mapping[str, Any]) -> str:
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences about what `negatives` and the weights of a mix left out of a folder.
+    """Sentences about what `negatives`, `smallest_box` and the weights of a mix left out of a folder.
 
-    >>> list(left_out_sentences({"negatives_left_out": 0, "rows_left_out": {"det": 3}}))
+    >>> list(left_out_sentences({"negatives_left_out": 0, "small_boxes": 0, "rows_left_out": {"det": 3}}))
     ['3 rows of det are left out of train, for the weights of the mix.']
     """
     images = manifest["negatives_left_out"]
     if images:
         yield f"{images} images without findings are left out of train, for the wanted share of negatives."
+    boxes = manifest["small_boxes"]
+    if boxes:
+        yield f"{boxes} boxes are too small (--smallest-box) and left out; an image without another box is no negative."
     for folder, rows in manifest.get("rows_left_out", {}).items():
         yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
 

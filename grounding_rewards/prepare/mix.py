@@ -18,8 +18,8 @@ from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_sh
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.split_duplicates import group_duplicates
 
-# Counts of images that are those of all folders together.
-_SUMS = ("images_without_patient", "images_without_own_split", "images_drawn", "negatives_left_out")
+# Counts of images and boxes that are those of all folders together.
+_SUMS = ("images_without_patient", "images_without_own_split", "images_drawn", "negatives_left_out", "small_boxes")
 
 
 class Part(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class PrepareSettings:
         negatives: The share of rows without boxes, in [0, 1); less where there are not that many images. For the task
             `finding`: of the rows of each finding, 0.5 if None. For `detection`: of the rows of `train`; None keeps all
             images, as every other split does. No share for `phrase`.
+        smallest_box: Boxes with a shorter side below this are left out, in pixels of the image that they were drawn on;
+            None keeps all. An image, or a finding of it, that has no other box is not asked about.
         normalize_labels: Write the findings in the words of the shared vocabulary.
         readers: How the boxes of several readers become one reference, of `STRATEGIES`; None where one person read.
         split: The only split of the dataset's own that was read; None where all were.
@@ -65,6 +68,7 @@ class PrepareSettings:
     task: str = "detection"
     labels: tuple[str, ...] | None = None
     negatives: float | None = None
+    smallest_box: float | None = None
     normalize_labels: bool = False
     readers: str | None = None
     split: str | None = None
@@ -96,6 +100,11 @@ class PrepareSettings:
             )
         if self.negatives is not None and not 0 <= self.negatives < 1:
             raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. With 0.5 half the rows are negative.")
+        if self.smallest_box is not None and not 0 < self.smallest_box < math.inf:
+            raise ValueError(
+                f"Expected a number of pixels above 0 for smallest_box, got {self.smallest_box}. The doctor says which "
+                "boxes are too small; leave it out to keep all."
+            )
         if self.side is not None and self.side < 1:
             raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
         if self.window is not None and not self.window[0] < self.window[1]:

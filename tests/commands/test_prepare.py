@@ -101,9 +101,12 @@ def test_ctrl_c(monkeypatch, capsys):
 
 def test_images_that_are_left_out_are_counted(folder, tmp_path, capsys):
     words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--negatives", "0.25", "--split-shares", "train=1")
-    assert prepare(*words, "--out", tmp_path / "out") == 0
+    # Images 2 and 5 have a second box, of 40 x 40 pixels; the others are up to 32 x 22.
+    assert prepare(*words, "--smallest-box", 23, "--out", tmp_path / "out") == 0
     printed = capsys.readouterr()
     assert "1 images without findings are left out of train" in printed.out
+    assert "4 boxes are too small (--smallest-box) and left out; an image without another" in printed.out
+    assert "train: 3 images" in printed.out
     # No bar where nobody looks.
     assert printed.err == ""
     assert "1 images without findings are left out of train" in (tmp_path / "out" / "README.md").read_text()
@@ -143,7 +146,7 @@ def test_the_doctor_names_options_that_there_are():
     told = " ".join(check.fix for check in CHECKS.values())
     named = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"grounding-rewards prepare ([^`]*)`", told))))
     known = {name for one in command_app("prepare").assemble_argument_collection() for name in one.names}
-    assert {"--readers"} <= named <= known
+    assert {"--smallest-box", "--readers"} <= named <= known
 
 
 def test_the_table_of_another_trainer(folder, tmp_path, capsys):

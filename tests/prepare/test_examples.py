@@ -125,6 +125,40 @@ def test_datasets_that_cannot_be_asked_are_refused(images, values, message):
         rows_of(images, **values)
 
 
+SPECK = [5, 5, 9, 30]
+
+
+def test_small_boxes_make_no_negatives():
+    """An image whose boxes are all specks is neither positive nor negative; beside a large box, specks are dropped."""
+    images = [
+        AnnotatedImage("speck", "1.png", [SPECK], ["mass"]),
+        AnnotatedImage("beside", "2.png", [A, SPECK], ["mass", "effusion"], phrases=("large", "small")),
+        AnnotatedImage("normal", "3.png", [], []),
+        AnnotatedImage("broken", "4.png", [[9, 5, 5, 30]], ["mass"]),
+    ]
+    # A box of no area is broken, not small: it is refused where images are written.
+    assert make_plan(images, settings(smallest_box=5)).facts["small_boxes"] == 2
+    found = {row["id"]: row["boxes"] for row in rows_of(images, smallest_box=5)}
+    assert list(found.items()) == [("beside", [A]), ("normal", []), ("broken", [[9, 5, 5, 30]])]
+    rows = rows_of(images, smallest_box=5, task="finding", negatives=0.9)
+    assert [row["id"] for row in rows] == ["beside/mass", "normal/mass", "broken/mass"]
+    assert [row["phrase"] for row in rows_of(images, smallest_box=5, task="phrase")] == ["large"]
+    # By the shorter side, and not below it
+    assert len(rows_of(images, smallest_box=4)) == 4
+
+
+def test_a_small_finding_is_no_negative_where_others_are_of_no_interest():
+    image = AnnotatedImage("image", "1.png", [A, SPECK], ["mass", "effusion"])
+    other = AnnotatedImage("other", "2.png", [B], ["effusion"])
+    assert [row["id"] for row in rows_of([image, other], labels=("effusion",), smallest_box=5)] == ["other"]
+
+
+def test_a_speck_of_one_reader_leaves_the_box_of_another():
+    image = AnnotatedImage("image", "1.png", [A, SPECK], ["mass", "mass"], readers=("R1", "R2"))
+    (row,) = rows_of([image], smallest_box=5, readers="any-of")
+    assert row["reader_boxes"] == [[A], []]
+
+
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0, 0.99))
 def test_the_share_of_images_without_findings(positive, normal, share):
     """Exactly the share that was asked for, to half an image, or all there are; other splits keep theirs."""
