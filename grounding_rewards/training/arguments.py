@@ -3,7 +3,8 @@
 TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
 `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
 after the model is loaded, or never: of 60 values just outside the ranges here, TRL, transformers and the optimizer
-refuse 11. The `__post_init__` of the classes here check them.
+refuse 11. The `__post_init__` of the classes here check them; what has no range is tried by
+`grounding_rewards.training.model.check_optimization`, which builds it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from transformers import (
     AutoConfig,
     AutoModelForImageTextToText,
     AutoProcessor,
+    Trainer,
+    get_scheduler,
 )
+from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
@@ -153,6 +157,71 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
     if model.use_peft:
         _check_adapter(empty, model)
     return empty
+
+
+def check_optimization(config: Any, empty: Any) -> None:
+    """Build the optimizer and the schedule that the options describe, and refuse what cannot be built.
+
+    Args:
+        config: TRL's configuration.
+        empty: the model without weights, of :func:`check_model`.
+
+    Raises:
+        ValueError: one of them cannot be built.
+    """
+    # Without `max_steps` the dataset gives the number, which is not known yet: any does for a check.
+    steps = config.max_steps if config.max_steps > 0 else 100
+    try:
+        optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
+        # One number with a value, because fused optimizers refuse the weights of a model without any.
+        weights = [torch.nn.Parameter(torch.zeros(1))]
+        is_class = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
+        needs_model = not {"params", "model", "optimizer_dict"}.isdisjoint(options)
+        if is_class and not needs_model:
+            optimizer = optimizer_class(weights, **options)
+        else:
+            # Such an optimizer cannot be built here. The schedule takes any other in its place.
+            optimizer = torch.optim.SGD(weights, config.learning_rate)
+        get_scheduler(
+            config.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=config.get_warmup_steps(steps),
+            num_training_steps=steps,
+            scheduler_specific_kwargs=config.lr_scheduler_kwargs,
+        )
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise ValueError(
+            f"Expected an optimizer and a schedule that can be built of optim {config.optim.value}, learning_rate "
+            f"{config.learning_rate:g} and the options beside them, got {type(error).__name__}: {_short(error)}. "
+            "Correct the option that it names."
+        ) from error
+
+
+def check_installed(config: Any, model: ModelArguments) -> None:
+    """Refuse settings that need a library that is not installed.
+
+    Args:
+        config: TRL's configuration.
+        model: the model and its precision.
+
+    Raises:
+        ValueError: a library is missing; says which option needs it.
+    """
+    requirements = (
+        ("use_vllm", getattr(config, "use_vllm", False), "vllm"),
+        ("use_liger_kernel", config.use_liger_kernel, "liger_kernel"),
+        ("load_in_4bit", model.load_in_4bit, "bitsandbytes"),
+        ("load_in_8bit", model.load_in_8bit, "bitsandbytes"),
+    )
+    missing = [(option, library) for option, is_on, library in requirements if is_on and find_spec(library) is None]
+    trackers = get_available_reporting_integrations()
+    missing += [("report_to", tracker) for tracker in config.report_to if tracker not in trackers]
+    if missing:
+        option, library = missing[0]
+        raise ValueError(
+            f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
+            f"leave {option} out."
+        )
 
 
 def model_init_kwargs(model: ModelArguments, init_kwargs: dict[str, Any] | str | None) -> dict[str, Any]:

@@ -128,7 +128,9 @@ def _prepare(
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
     _check_best(config)
-    run_model.check_model(model, trust_remote_code=config.trust_remote_code)
+    run_model.check_installed(config, model)
+    empty = run_model.check_model(model, trust_remote_code=config.trust_remote_code)
+    run_model.check_optimization(config, empty)
     processor = run_model.load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start_notes, *set_image_size(processor, arguments.max_image_pixels)]
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)

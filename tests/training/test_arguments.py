@@ -4,11 +4,14 @@ import json
 import math
 
 import pytest
+import torch
 import yaml
 from transformers import training_args
+from trl import GRPOConfig
 
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.training.arguments import NUMBERS, parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.model import check_optimization
 from grounding_rewards.training.run_folder import resolved_config
 from grounding_rewards.training.run_options import check_options
 from tests.tables import table
@@ -136,6 +139,15 @@ def test_custom_format_is_read_from_file_and_command_line(tmp_path):
     assert get_box_format(in_words[0].box_format) == get_box_format(mine)
     # What a run leaves is read back the same.
     assert parse(tmp_path, resolved_config(*in_file))[0].box_format == mine
+
+
+@pytest.mark.parametrize(("options", "message"), table("training/cases", "what_cannot_be_built_is_refused"))
+def test_what_cannot_be_built_is_refused(tmp_path, options, message):
+    """In training/model.py, before any weights are loaded."""
+    empty = torch.nn.Linear(2, 2, device="meta")
+    check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False), empty)
+    with pytest.raises(ValueError, match=message):
+        check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options), empty)
 
 
 @pytest.mark.parametrize(("given", "message"), table("training/cases", "wrong_options_of_generation_are_refused"))
