@@ -297,6 +297,11 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     if shards:
         return {split: Dataset.from_parquet(files, streaming=streaming) for split, files in shards.items()}
     path = Path(dataset)
+    if path.is_file():
+        raise ValueError(
+            f"Expected a folder, parquet files or the name of a dataset on the hub for `dataset`, got the file "
+            f"{dataset!r}. Name the folder, or one that `grounding-rewards prepare` wrote: it reads other layouts."
+        )
     if path.is_dir():
         try:
             loaded = load_from_disk(dataset)

@@ -45,12 +45,13 @@ _NEGATIVE = "No Finding"
     licence="no restrictions; link, citation and acknowledgement of the NIH Clinical Center are asked for",
     note="Not every finding is marked: an image without a box is no negative.",
 )
-def read_nih_chestxray14(root: str | Path, *, split: str | None = None) -> Images:
-    """The images with boxes, then the images without findings, of which there are seventy for every one with boxes.
+def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negatives: bool = True) -> Images:
+    """The images with boxes, then the images without findings.
 
     Args:
         root: the folder of the dataset.
         split: `train_val` or `test`, by the dataset's two lists; None takes all.
+        negatives: give the images without findings as well; there are seventy for every image with boxes.
 
     Returns:
         Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
@@ -72,7 +73,8 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None) -> Image
     for _, (name, labels, view) in rows:
         if labels == _NEGATIVE or name in rows_of_images:
             facts[name] = {"finding_labels": labels, "view": view}
-    rows_of_images |= {name: [] for name in facts if name not in rows_of_images}
+    if negatives:
+        rows_of_images |= {name: [] for name in facts if name not in rows_of_images}
     find = tables.image_finder(root)
 
     def image(name: str) -> AnnotatedImage:

@@ -42,7 +42,7 @@ def test_strict_tells_scripts(images, capsys):
 
 
 def counts_boxes(completions, **columns):
-    return [float(text.count("bbox_2d") > 12) for text in completions]
+    return [float(text.count("bbox_2d") > 8) for text in completions]
 
 
 def says_nothing(completions, **columns):

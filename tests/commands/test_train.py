@@ -58,6 +58,7 @@ def places(no_weights, tmp_path_factory):
         prompts = [[{"role": "user", "content": content}] for content in contents]
         asked = whole.remove_columns("prompt").add_column("prompt", prompts)
         DatasetDict(train=asked).save_to_disk(str(root / name))
+    (root / "own.py").write_text("", encoding="utf-8")
 
     def model(name, missing=(), config=None):
         folder = shutil.copytree(no_weights, root / name, ignore=shutil.ignore_patterns(*missing))

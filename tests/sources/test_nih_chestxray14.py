@@ -71,6 +71,7 @@ def test_negatives_come_from_the_entries(write):
     assert (negative.id, negative.boxes, negative.patient_id) == ("00001000_003.png", [], "00001000")
     # The image is the scaled one, whose pixels the boxes mean; the radiograph had another size
     assert negative.width == 1024
+    assert len(list(read_nih_chestxray14(root, negatives=False))) == 2
 
 
 def test_splits_come_from_the_lists(write):
