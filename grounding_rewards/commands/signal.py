@@ -5,9 +5,9 @@ GRPO compares answers to the same image. If all of them earn the same, the image
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
 --samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
-If nothing is wrong, one sentence says so. Otherwise a table has a row for the reward, for small changes of it (a lower
-threshold, graded negatives) and for each other one, with the share of groups without spread, why, and how much of a
-group carries an update; and a sentence says what to train with.
+If nothing is wrong, or the answers are misread, one sentence says so. Otherwise a table has a row for the reward, for
+small changes of it (a lower threshold, graded negatives) and for each other one, with the share of groups without
+spread, why, and how much of a group carries an update; and a sentence says what to train with.
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
@@ -17,7 +17,7 @@ examples:
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
 exit code:
-  0  done        1  with --strict: more than a fifth of the groups is without spread
+  0  done        1  with --strict: more than a fifth of the groups is without spread, or the answers are misread
   2  a wrong argument or log
 """
 
@@ -88,7 +88,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
         log: files or folders with several answers to each image
 
     Returns:
-        0; 1 with `--strict` where too many groups are without spread.
+        0; 1 with `--strict` where too many groups are without spread, or the answers are misread.
 
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
@@ -118,7 +118,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.json is not None:
         write_numbers(options.json, report.to_dict())
     print_signal(report, output_console(120), every=options.every)
-    return int(options.strict and report.configured.no_spread.value > ENOUGH)
+    return int(options.strict and (bool(report.misreading) or report.configured.no_spread.value > ENOUGH))
 
 
 def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
@@ -138,7 +138,7 @@ def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
-    """Print the table and the recommendation; only the recommendation if nothing is wrong.
+    """Print the table and the recommendation; only the recommendation if nothing is wrong or the answers are misread.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
@@ -147,7 +147,7 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     """
     from rich.text import Text
 
-    if report.is_fine and not every:
+    if (report.is_fine or report.misreading) and not every:
         console.print(Text(report.recommendation, style="bold"))
         return
     reward = report.configured

@@ -24,6 +24,7 @@ pass@1, arXiv 2603.01301.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -40,6 +41,7 @@ from grounding_rewards.common.text_files import packaged_tables
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, share_estimate, sum_by_group
 from grounding_rewards.metrics.read_predictions import row_columns
 from grounding_rewards.parsing import STATUSES
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
@@ -264,6 +266,8 @@ class SignalReport:
         mean_iou: of all answers to images with findings.
         best_of_k_gain: how much higher the mean IoU of the best answer to each image is, with its 95 % interval; NaN
             without findings.
+        misreading: how the answers contradict the declared box format; then no reward is recommended. Empty where they
+            do not.
     """
 
     configured: RewardSignal
@@ -275,8 +279,11 @@ class SignalReport:
     recommendation: str
     mean_iou: float
     best_of_k_gain: Estimate
+    misreading: str = ""
 
     def __repr__(self) -> str:
+        if self.misreading:
+            return self.recommendation
         share, low, high = map(percent, self.configured.no_spread)
         groups = f"{self.groups:,} groups of {self.size} completions"
         return f"{self.configured.name}: {share} [{low}, {high}] of {groups} without spread.\n{self.recommendation}"
@@ -298,8 +305,8 @@ class SignalReport:
 
     @property
     def is_fine(self) -> bool:
-        """Whether few groups are without spread, and no other reward is recommended."""
-        return self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
+        """Whether few groups are without spread, no other reward is recommended, and answers are not misread."""
+        return not self.misreading and self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
@@ -391,8 +398,7 @@ def measure_signal(
     Raises:
         ValueError: there is no group of several completions, or a row lacks what rewards read.
 
-    Warns:
-        SpaceWarning: where the answers contradict the declared box format; then no reward can be judged by them.
+    Where the answers contradict the declared box format the recommendation says so, in place of a `SpaceWarning`.
 
     Example:
         Answers that all miss an IoU of 0.5, some by less than others:
@@ -419,9 +425,20 @@ there are findings and boxes, and every answer earns 0.
     patients = map(patient_of, rows)
     units = [("image", name) if who is None else ("patient", who) for name, who in zip(names, patients, strict=True)]
     rewards = [reward, *variants(reward, tried)]
-    groups, iou = _score_groups(rewards, rows, texts, sizes, track)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SpaceWarning)
+        groups, iou = _score_groups(rewards, rows, texts, sizes, track)
+    misreading = ""
+    for warning in caught:
+        if issubclass(warning.category, SpaceWarning):
+            misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     configured, *further = [_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
     best, recommendation = recommend(configured, further)
+    if misreading:
+        best = configured.name
+        recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
     starts = np.cumsum(sizes) - sizes
     means = np.add.reduceat(iou, starts) / sizes
     gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
@@ -437,6 +454,7 @@ there are findings and boxes, and every answer earns 0.
         recommendation=recommendation,
         mean_iou=float(np.nanmean(means)) if gains.any() else math.nan,
         best_of_k_gain=jackknifed_ratio(sum_by_group(gains, units)).estimate,
+        misreading=misreading,
     )
 
 

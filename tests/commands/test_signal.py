@@ -8,7 +8,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
-from grounding_rewards.parsing.space_check import SpaceWarning
 from tests.conftest import REPOSITORY, write_lines
 from tests.tables import table
 
@@ -71,10 +70,12 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path, capsys):
     assert "no spread because effective size" in printed
 
 
-def test_where_the_space_is_contradicted_a_warning_says_so():
+def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys):
     log = str(REPOSITORY / "docs" / "examples" / "signal.jsonl")
-    with pytest.warns(SpaceWarning, match="Expected boxes in n"):
-        assert main(["signal", log, "--box-format", "qwen3-vl"]) == 0
+    assert main(["signal", log, "--box-format", "qwen3-vl", "--strict"]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith("The answers are misread, so that no reward can be judged by them. Expected boxes in n")
+    assert "no spread" not in printed
 
 
 @pytest.mark.parametrize(("options", "message"), table("commands/refusals", "signal"))
