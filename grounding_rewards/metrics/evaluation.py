@@ -333,16 +333,26 @@ def read_evaluation(run: str | Path) -> StoredEvaluation:
 
     Args:
         run: folder of the evaluation, or a file in it.
+
+    Raises:
+        ValueError: the file is not one that :func:`write_evaluation` wrote.
     """
     file = evaluation_file(run)
     if not file.is_file():
         return StoredEvaluation()
-    content = json.loads(file.read_text(encoding="utf-8"))
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        facts = dict(content["facts"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
+            "Make it anew with `grounding-rewards evaluate`."
+        ) from error
     # The first metric of an evaluation is the reward that it is about.
     first_metric = next(iter(content.get("headings", ())), "")
     reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else "R4"
     system = next(iter(content.get("systems", ())), "model")
-    return StoredEvaluation(content["facts"], system, reward, content.get("command"))
+    return StoredEvaluation(facts, system, reward, content.get("command"))
 
 
 def _estimates(

@@ -275,7 +275,7 @@ def load_predictions(path: str | Path) -> list[Prediction]:
             `images.jsonl`.
 
     Raises:
-        ValueError: there is no such file, a line is no JSON object, or two images have one id.
+        ValueError: there is no such file, a line is no image, or two images have one id.
     """
     file = Path(path, "images.jsonl") if Path(path).is_dir() else Path(path)
     if not file.is_file():
@@ -286,10 +286,13 @@ def load_predictions(path: str | Path) -> list[Prediction]:
     images: dict[str, Prediction] = {}
     fix = "Make the file anew with `grounding-rewards evaluate`."
     for number, content in read_json_lines(file, fix):
-        image = Prediction.of_json(content)
-        if image.id in images:
+        try:
+            image = Prediction.of_json(content)
+            if image.id in images:
+                raise ValueError(f"{image.id!r} is there already")
+        except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"Expected an image of its own in line {number} of {str(file)!r}, got {image.id!r} again. {fix}"
-            )
+                f"Expected an image of its own in line {number} of {str(file)!r}, got {content!r:.80} ({error}). {fix}"
+            ) from error
         images[image.id] = image
     return list(images.values())
