@@ -72,7 +72,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
             reference.
 
     Raises:
-        ValueError: there are no images; boxes are checked by the rewards.
+        ValueError: there are no images, or one has no size; boxes are checked by the rewards.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
@@ -95,6 +95,13 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
 
 def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     """The image of a row, still without `all_labels` and `constant`, which need all rows."""
+    try:
+        width, height = float(row["width"]), float(row["height"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
+            f"{row.get('height')!r}. Add the columns: without them no box can be written."
+        ) from None
     boxes = row.get("boxes")
     if boxes is None:
         reader_boxes = row.get("reader_boxes")
@@ -104,7 +111,6 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
         # They belong to other boxes than these of a reader.
         labels = (UNNAMED,) * len(boxes)
     patient = patient_of(row)
-    width, height = float(row["width"]), float(row["height"])
     return AuditImage(
         number=number,
         boxes=as_box_array(boxes),

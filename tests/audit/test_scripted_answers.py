@@ -84,9 +84,16 @@ def test_honest_policies_find_as_much_as_they_say():
     assert {round(iou, 6) for iou in hits if iou > 0.5} == {0.75}
 
 
-def test_an_audit_without_images_is_refused():
-    with pytest.raises(ValueError, match="Expected images for the audit, got none"):
-        images_of([])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "Expected images for the audit, got none"),
+        ([{"boxes": []}], "Expected `width` and `height` for the image in row 0, got None and None"),
+    ],
+)
+def test_wrong_images_are_refused(rows, message):
+    with pytest.raises(ValueError, match=message):
+        images_of(rows)
 
 
 BREAKABLE = ("qwen2.5-vl", "qwen3-vl", "internvl", "minicpm-v", "paligemma", "gemini", "answer-list")
