@@ -18,8 +18,10 @@ from grounding_rewards.labels import normalize_label, vocabulary
 _MAX_LABELS = 500
 # Fewest letters of a misspelt word: in a shorter one, another letter may make another word.
 _MIN_LETTERS = 6
-# Similarity of a word to itself with a slip of the pen; hyper- and hypoinflation have 0.89.
+# Similarity of a word to itself with a slip of the pen.
 _SAME_WORD = 0.9
+# Prefixes that differ by a letter or two and have different meanings, as in hyper- and hypoattenuating.
+_OPPOSITES = ({"hyper", "hypo"}, {"inter", "intra"}, {"ante", "anti"})
 
 
 def check_labels(context: Context) -> Iterator[Defect]:
@@ -151,5 +153,8 @@ def is_slip(label: str, second: str) -> bool:
     word, second_word = differing[0]
     if min(len(word), len(second_word)) < _MIN_LETTERS or not (word + second_word).isalpha():
         return False
+    for pair in _OPPOSITES:
+        if {prefix for prefix in pair if word.startswith(prefix) or second_word.startswith(prefix)} == pair:
+            return False
     is_exchanged = sorted(word) == sorted(second_word)
     return is_exchanged or SequenceMatcher(None, word, second_word).ratio() >= _SAME_WORD
