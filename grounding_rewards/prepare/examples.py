@@ -106,7 +106,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     return FolderPlan(
         images=images,
         settings=settings,
-        vocabulary=_vocabulary(images, settings.labels),
+        vocabulary=_vocabulary(images, settings),
         rule=rule,
         patient_splits=own_splits,
         extra=ExtraColumns(image.extra for image in images),
@@ -226,9 +226,11 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
     return rule._replace(shares=shares) if rule.keeps_splits and is_asked else rule
 
 
-def _vocabulary(images: Sequence[AnnotatedImage], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+def _vocabulary(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> tuple[str, ...]:
     """The findings of interest in the order of the prompt: the labels that are asked for, else all that have a box."""
-    findings = prompt_order(chain.from_iterable(image.labels for image in images))
+    labels = settings.labels
+    drawn = chain.from_iterable(zip(image.boxes, image.labels, strict=True) for image in images)
+    findings = prompt_order(label for box, label in drawn if not is_small(box, settings))
     if not findings:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
     if labels is None:

@@ -137,7 +137,9 @@ def test_small_boxes_make_no_negatives():
         AnnotatedImage("broken", "4.png", [[9, 5, 5, 30]], ["mass"]),
     ]
     # A box of no area is broken, not small: it is refused where images are written.
-    assert make_plan(images, settings(smallest_box=5)).facts["small_boxes"] == 2
+    plan = make_plan(images, settings(smallest_box=5))
+    # Nobody is asked for a finding all of whose boxes are left out.
+    assert (plan.facts["small_boxes"], plan.vocabulary) == (2, ("mass",))
     found = {row["id"]: row["boxes"] for row in rows_of(images, smallest_box=5)}
     assert list(found.items()) == [("beside", [A]), ("normal", []), ("broken", [[9, 5, 5, 30]])]
     rows = rows_of(images, smallest_box=5, task="finding", negatives=0.9)
