@@ -98,6 +98,11 @@ def answer_defect(completion: Any) -> str:
             return f"a list of {type(part).__name__}"
         if isinstance(part, Mapping) and _KEYS.isdisjoint(part):
             return f"a mapping with the keys {', '.join(map(str, part)) or 'none'}"
+        # What a tool says is nobody's answer, and may be anything.
+        if isinstance(part, Mapping) and part.get("role") in (None, *_SPEAKERS):
+            defect = answer_defect(part.get("content", part.get("text")))
+            if defect:
+                return defect
     return ""
 
 

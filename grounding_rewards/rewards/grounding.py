@@ -119,6 +119,11 @@ class GroundingReward(BoxScorer):
         if self.tokenizer is not None:
             # A processor has one.
             object.__setattr__(self, "tokenizer", getattr(self.tokenizer, "tokenizer", self.tokenizer))
+            if not callable(getattr(self.tokenizer, "decode", None)):
+                raise ValueError(
+                    f"Expected an object with `decode` for `tokenizer`, got {self.tokenizer!r:.200}. Pass the model's "
+                    "processor or tokenizer, not its name."
+                )
             special = getattr(self.tokenizer, "all_special_tokens", ())
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_fields(self)

@@ -158,6 +158,8 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         return factory
     if is_function:
         return FunctionReward(factory)
+    if inspect.isabstract(factory):
+        raise ValueError(f"Expected a complete reward for `reward`, got the abstract class {name!r}. Give a subclass.")
     check_parameters(name, factory, params)
     return factory(**params)
 
