@@ -170,6 +170,11 @@ class SupervisedConfig(SFTConfig):
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS)
         _check_training(self)
+        if self.max_length is not None:
+            raise ValueError(
+                f"Expected null for max_length, got {self.max_length}. TRL would cut answers: lower max_image_pixels, "
+                "or shorten prompts."
+            )
         super().__post_init__()
 
 
@@ -243,7 +248,6 @@ def _parse(
         description=run_options.DESCRIPTIONS[command].format(rewards=", ".join(REGISTRY)),
         formatter_class=_HelpFormatter,
     )
-    parser.command = command
     file_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     file_parser.add_argument("--config", action="append", default=[])
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,10 @@ from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.splits import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.logs.run_log import first_and_last
+from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.rewards.scoring import METRIC_KEYS
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
@@ -30,14 +32,19 @@ from grounding_rewards.training.arguments import (
     SupervisedConfig,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
+from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
+# The keys that TRL's trainers log at an evaluation, besides those of the rewards.
+_GRPO_KEYS = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
+_SFT_KEYS = ("loss", "entropy", "mean_token_accuracy")
 # The metrics in the line of an evaluation, and their names there.
 _EVALUATION_LABELS = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
 _SFT_LABELS = {"loss": "loss", "mean_token_accuracy": "accuracy"}
-# Endings of keys that are better when smaller.
+# Endings of keys that are better when greater, and when smaller.
+_GROWING_KEYS = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
 _FALLING_KEYS = ("loss", "hallucination_rate", "/unparseable", "/truncated", "frac_reward_zero_std")
 
 
@@ -61,7 +68,12 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     """
     rewards = arguments.rewards
     names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
+    keys = [*_GRPO_KEYS, *(f"rewards/{reward_name(reward)}/{key}" for reward in rewards for key in ("mean", "std"))]
+    for name in names:
+        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
+    # Reward functions that are not ours may log other keys.
+    known_keys = keys if len(names) == len(rewards) else None
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
     with _unknown_key_named(config):
         trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
@@ -90,7 +102,7 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model)
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     with _unknown_key_named(config):
         trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
@@ -114,6 +126,7 @@ def _prepare(
     arguments: GroundingArguments | SupervisedArguments,
     config: GRPOArguments | SupervisedConfig,
     model: ModelArguments,
+    evaluation_keys: Sequence[str] | None,
 ) -> tuple[dict[str, Any], Path | None, dict[str, Any]]:
     """Check folder, options and model, load the processor and the images of a run, and print notes about them.
 
@@ -121,13 +134,14 @@ def _prepare(
         arguments: images.
         config: TRL's configuration.
         model: the model, its precision and its adapters.
+        evaluation_keys: the keys that an evaluation logs; None if they are not known.
 
     Returns:
         The resolved configuration, the checkpoint to resume from, and the arguments of both trainers.
     """
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
-    _check_best(config)
+    _check_best(config, evaluation_keys)
     run_model.check_installed(config, model)
     empty = run_model.check_model(model, trust_remote_code=config.trust_remote_code)
     run_model.check_optimization(config, empty)
@@ -284,14 +298,27 @@ def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[Non
         ) from error
 
 
-def _check_best(config: GRPOArguments | SupervisedConfig) -> None:
-    """Refuse to keep the model whose `metric_for_best_model` is worst: transformers takes all but losses to grow."""
+def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:
+    """Refuse a `metric_for_best_model` that no evaluation logs, and a `greater_is_better` that keeps the worst model.
+
+    Transformers takes all but losses to grow.
+
+    Args:
+        config: TRL's configuration.
+        evaluation_keys: the keys that an evaluation logs; None if they are not known.
+    """
     metric = config.metric_for_best_model
-    if metric is not None and metric.endswith(_FALLING_KEYS) and config.greater_is_better:
-        raise ValueError(
-            f"Expected greater_is_better: false for metric_for_best_model {metric}, got true. The worst model would be "
-            "kept: set it."
-        )
+    if metric is None:
+        return
+    if evaluation_keys is not None and metric.removeprefix("eval_") not in evaluation_keys:
+        keys = ", ".join(evaluation_keys)
+        raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")
+    for endings, grows in ((_GROWING_KEYS, True), (_FALLING_KEYS, False)):
+        if metric.endswith(endings) and config.greater_is_better not in (None, grows):
+            raise ValueError(
+                f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "
+                f"{str(not grows).lower()}. The worst model would be kept: set it."
+            )
 
 
 def _print_notes(config: Any, *lines: str) -> None:
