@@ -11,6 +11,7 @@ import csv
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +42,8 @@ _LOG_THEM = (
     "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
     "--samples 8` asks a model that is trained already."
 )
+# In the name of a file: the number of a shard, and how many there are.
+_SHARD = re.compile(r"\d+-of-(\d+)")
 # Files that every training leaves in its folder.
 _FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
@@ -255,8 +258,8 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
             theirs; 3. all files of a kind that :func:`read_completions` takes, such as verl's 2.jsonl, … 10.jsonl.
 
     Raises:
-        ValueError: a path is not there; or a folder has no such file, or is that of a training that logged no
-            completions.
+        ValueError: a path is not there; a folder has no such file, or is that of a training that logged no completions;
+            or shards are missing, of which names such as log-00001-of-00004.jsonl say the number.
 
     Example:
         >>> import tempfile
@@ -275,6 +278,14 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
         else:
             raise ValueError(
                 f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
+            )
+    shards = Counter(path.with_name(_SHARD.sub(r"*-of-\1", path.name)) for path in set(files))
+    for pattern, count in shards.items():
+        total = re.search(r"\*-of-(\d+)", pattern.name)
+        if total and count < int(total[1]):
+            raise ValueError(
+                f"Expected {int(total[1])} shards {str(pattern)!r} of a log, got {count}. Copy all of them, or rename "
+                "them where these are meant alone."
             )
     return files
 
@@ -424,12 +435,18 @@ def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
 
 def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a .parquet file without images, with their numbers."""
+    import pyarrow
     import pyarrow.parquet as parquet
 
-    file = parquet.ParquetFile(path)
-    # TRL may store the images beside the completions; they are not read.
-    columns = [name for name in file.schema_arrow.names if name not in _IMAGES]
-    return enumerate(file.read(columns).to_pylist(), 1)
+    try:
+        file = parquet.ParquetFile(path)
+        # TRL may store the images beside the completions; they are not read.
+        columns = [name for name in file.schema_arrow.names if name not in _IMAGES]
+        return enumerate(file.read(columns).to_pylist(), 1)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(
+            f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
+        ) from None
 
 
 _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {

@@ -26,6 +26,9 @@ def model_name(model: str) -> str:
         ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
     """
     path = Path(model)
+    # `.` and `..` have no name of their own.
+    if model and path.name in ("", ".."):
+        path = path.resolve()
     if path.name.startswith("checkpoint") and path.parent.name:
         return f"{path.parent.name}/{path.name}"
     return path.name

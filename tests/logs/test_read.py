@@ -186,6 +186,15 @@ def test_the_files_of_a_folder(tmp_path, files, expected):
     assert [path.name for path in read.log_files([tmp_path])] == expected
 
 
+def test_a_log_without_all_of_its_shards_is_refused(tmp_path):
+    for name in ("a-00000-of-00002.jsonl", "a-00001-of-00002.jsonl", "b-1-of-3.jsonl", "b-3-of-3.jsonl"):
+        write_text(tmp_path, name, '{"completion": "[]"}\n')
+    assert len(read.log_files(sorted(tmp_path.glob("a-*")))) == 2
+    for paths in ([tmp_path], sorted(tmp_path.glob("b-*"))):
+        with pytest.raises(ValueError, match=r"Expected 3 shards '.*b-\*-of-3.jsonl' of a log, got 2\. Copy all"):
+            read.log_files(paths)
+
+
 def test_a_run_that_logged_nothing_is_told_how(tmp_path):
     for name in ("config.yaml", "log.jsonl", "versions.json"):
         write_text(tmp_path, name, "{}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.logs.run_log import tool_notes, trained_reward
+from grounding_rewards.logs.run_log import model_name, tool_notes, trained_reward
 from tests.tables import table
 
 
@@ -29,3 +29,4 @@ def test_a_run_is_found_from_within_its_folder(path, tmp_path, monkeypatch):
     (tmp_path / "r2" / "config.yaml").write_text("reward: [R2]", encoding="utf-8")
     monkeypatch.chdir(folder)
     assert trained_reward(Path(path)) == ("R2", {})
+    assert [model_name(name) for name in (".", "..", "")] == ["completions", "r2", ""]
