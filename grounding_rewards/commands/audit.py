@@ -21,12 +21,11 @@ exit code:
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.commands.console import output_console, track, write_numbers
-from grounding_rewards.commands.options import AllowOutside, Json, MaxImages, Rewards, rewards_from_words
+from grounding_rewards.commands.options import AllowOutside, Json, MaxImages, OutputFile, Rewards, rewards_from_words
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
@@ -43,7 +42,7 @@ def run(
     max_images: MaxImages = 128,
     box_format: str = "qwen3-vl",
     json: Json = None,
-    html: Path | None = None,
+    html: OutputFile = None,
     allow_outside: AllowOutside = False,
     strict: bool = False,
 ) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, say, write_numbers
-from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
+from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, OutputFile, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
 from grounding_rewards.metrics.prediction import Prediction
@@ -46,7 +46,7 @@ def run(
     resamples: int = DRAWS,
     seed: int = 0,
     json: Json = None,
-    html: Path | None = None,
+    html: OutputFile = None,
     allow_outside: AllowOutside = False,
     reward: str | None = None,
     every: Annotated[bool, option("print all metrics, labels and tests, not the core alone", name="--all")] = False,

@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, track, write_numbers
-from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, in_range, option
+from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, OutputFile, in_range, option
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.doctor.context import CHECKS, Defect, Model
 from grounding_rewards.doctor.examine import Checkup, examine
@@ -49,10 +48,10 @@ def run(
     box_format: BoxFormat = None,
     model: str | None = None,
     max_completion_length: Annotated[int, in_range(1)] = 256,
-    html: Path | None = None,
+    html: OutputFile = None,
     no_images: bool = False,
     json: Json = None,
-    rows: Path | None = None,
+    rows: OutputFile = None,
     processes: int = os.cpu_count() or 1,
     allow_outside: AllowOutside = False,
     strict: bool = False,

@@ -51,6 +51,12 @@ def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> 
     return Parameter(validator=check)
 
 
+def _refuse_folder(_: Any, path: Path | None) -> None:
+    """Refuse a folder where a file is to be written, before the work and not after it."""
+    if path is not None and path.is_dir():
+        raise ValueError(f"Expected a file, got the folder {str(path)!r}.")
+
+
 AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
 BadRows = Annotated[
     Literal["refuse", "drop"],
@@ -63,7 +69,8 @@ BoxFormat = Annotated[
     str | None,
     option("how the model writes boxes: a name, or a mapping as in a configuration; default: what the data say"),
 ]
-Json = Annotated[Path | None, option("write every number there, without any text or image")]
+OutputFile = Annotated[Path | None, Parameter(validator=_refuse_folder)]
+Json = Annotated[OutputFile, option("write every number there, without any text or image")]
 MaxImages = Annotated[int | None, option("the first so many; default: all"), in_range(1)]
 Reward = Annotated[str, option("R1 … R5, soft_f1, or a dotted path")]
 Rewards = Annotated[
