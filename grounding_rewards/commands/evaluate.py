@@ -73,7 +73,7 @@ class EvaluateOptions(AnswerOptions):
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
-        robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
+        robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 26 and 5 times
         robustness_images: the first so many
     """
 

@@ -86,8 +86,8 @@ class PrepareOptions:
         side: longest side in pixels; larger images are shrunk
         image_format: jpeg loses little
         squeezed: images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024
-        window: stored values that become black and white, for images of 16 bits that are no DICOM files; default: each
-            image's smallest and largest
+        window: LOW HIGH, the stored values that become black and white, for images of 16 bits that are no DICOM files;
+            default: each image's smallest and largest
         processes: that work on images; default: 1
     """
 
