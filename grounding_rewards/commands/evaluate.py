@@ -8,12 +8,12 @@ count.
 
 The folder --out then holds
 
-  report.html        metrics with 95 % intervals, curves, and images with their boxes and the answers
+  report.html        metrics with 95 % intervals, a plot of IoUs, and images with their boxes and the answers
   evaluation.json    all metrics
   images.jsonl       every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
-  metrics/           the plots as PNG and PDF
+  metrics/           that plot as PNG and PDF
 
 Beside every metric stand the ceiling, the reference as answer, and a constant box. The page shows images and the
 model's words: protect it like the images.

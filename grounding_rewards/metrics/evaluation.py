@@ -1,4 +1,4 @@
-"""An evaluation of predictions: metrics with intervals, all together and by label and size, and curves.
+"""An evaluation of predictions: metrics with intervals, all together and by label, size and source.
 
 Every metric has a 95 % interval over patients, or over images where no patient is known: shares the exact one of
 Clopper and Pearson, all others the jackknife's (:mod:`grounding_rewards.metrics.intervals`).

@@ -83,7 +83,7 @@ class Plot:
         from matplotlib.figure import Figure
 
         with matplotlib.rc_context(_RC), warnings.catch_warnings():
-            # Glyphs that matplotlib's font lacks become boxes in the files; on the page the browser's font is used.
+            # Glyphs that matplotlib's font lacks become boxes.
             warnings.filterwarnings("ignore", message="Glyph")
             figure = Figure(figsize=self.size, facecolor="none", layout="constrained")
             self.draw(figure)
