@@ -81,10 +81,6 @@ def test_our_rewards_have_documented_weaknesses_alone(done, name):
     assert any(played.accepted for played in done.findings if played.reward == name)
 
 
-def test_only_one_blind_policy_comes_near_an_honest_one(done):
-    assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {NEVER_LOOKING}
-
-
 @pytest.mark.parametrize("hedge", ["both sizes, nested", "the parts and their union"])
 def test_hedges_around_one_finding_pay_where_a_threshold_decides(done, hedge):
     for name in ("R1", "R2", "R3", "R4", "R5"):

@@ -129,13 +129,6 @@ def test_images_without_a_name_are_not_one_image():
     assert unnamed.configured.no_spread == named.configured.no_spread
 
 
-def test_the_table_has_a_row_for_each_reward():
-    rows = [image("a"), image("b", boxes=[[0, 0, 20, 20]]), image("c", boxes=[])]
-    headings, lines = signal.measure_signal(rows, [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2], R4).table()
-    assert all(len(row) == len(headings) for row in lines)
-    assert lines[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
-
-
 def test_the_json_has_no_text_and_no_nan():
     report = signal.measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
     assert "secret" not in json.dumps(report.to_dict(), allow_nan=False)

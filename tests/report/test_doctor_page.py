@@ -85,14 +85,6 @@ def test_a_wrong_argument_is_an_error_of_the_caller(tmp_path, monkeypatch, argum
         command(*arguments)
 
 
-def test_the_terminal_names_where_why_and_what_to_do(write):
-    text = shown(examine(write(images(**OFF_IMAGE))))
-    assert "1 of 10 boxes (10 %)" in text
-    assert "train, row 1 (id 1.png): box 0 is [290, 20, 400, 90] on 301 x 200" in text
-    assert "then clip: boxes = " in text
-    assert "16 images: 1 error, no warnings." in text
-
-
 def test_markup_in_a_label_is_no_markup(write):
     made = images(labels=["[red]mass[/red]"])
     made[2]["labels"] = ['<script>alert("x")</script>']
@@ -152,14 +144,6 @@ def test_without_images_nobody_is_named(write, tmp_path, capsys):
         assert not re.search("DOE|JANE|ROE", text)
     assert found["partly-off-image"]["examples"][0]["detail"] == "box 0 is [290, 20, 400, 90] on 301 x 200"
     assert found["patient-leak"]["examples"][0] == {"split": "test", "row": 0, "id": "-", "detail": ""}
-
-
-def test_centres_and_sizes_of_boxes_are_drawn_for_each_label(write):
-    made = images()
-    for k, image in enumerate(made):
-        image["labels"] = ["nodule" if k % 2 else "mass"] * len(image["boxes"])
-    section = render_doctor_page(examine(write(made))).partition("Boxes of each label")[2]
-    assert 0 < section.index("Centres of boxes") < section.index("Sizes of boxes")
 
 
 def test_an_image_that_cannot_be_read_is_no_end(write, tmp_path):

@@ -182,15 +182,10 @@ def test_a_wrong_label_is_shown_as_an_error() -> None:
     [
         (answered("found", pred=[BOX]), ["boxes"]),
         (answered("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", module.MISPLACED]),
-        # two boxes on one finding: pairing is one to one
-        (answered("twice", pred=[BOX, BOX]), ["boxes", module.MISPLACED]),
         (answered("missed", status="empty"), ["empty", module.MISSED_FINDING]),
-        # an overlap below 0.5 is a miss
-        (answered("loose", pred=[(20, 20, 60, 44)]), ["boxes", module.MISSED_FINDING, module.MISPLACED]),
         (answered("invented", gt=(), pred=[BOX]), ["boxes", module.HALLUCINATED]),
         # in an ignored region nothing is invented
         (answered("ignored", gt=(), pred=[BOX], ignore=[BOX]), ["boxes"]),
-        (answered("turned", pred=[(60, 70, 20, 20)]), ["boxes", module.MISSED_FINDING, module.MISPLACED]),
         (answered("cut", pred=[BOX], status="truncated", rejected={"cut_off": 2}), ["truncated", "cut_off"]),
         (answered("normal", gt=(), status="empty"), ["empty", module.RIGHT_NORMAL]),
     ],
