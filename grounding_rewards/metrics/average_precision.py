@@ -142,6 +142,25 @@ class RankedImages:
         """The ranking without the boxes of other labels than this one, see :meth:`of_label`."""
         return replace(self, by_label={"": self.of_label(label)})
 
+    def threshold_index(self, iou_threshold: float) -> int:
+        """Index of an IoU threshold among those at which boxes were matched.
+
+        Raises:
+            ValueError: it is not among them.
+
+        Example:
+            >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
+            1
+        """
+        for index, iou in enumerate(self.iou_thresholds):
+            # Of COCO's, one is 0.8999999999999999.
+            if abs(iou - iou_threshold) < 1e-9:
+                return index
+        raise ValueError(
+            f"Expected one of {[round(iou, 9) for iou in self.iou_thresholds]} for the IoU threshold, got "
+            f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
+        )
+
 
 def rank_boxes(
     images: Sequence[Prediction],
@@ -417,7 +436,7 @@ def mean_average_precision(
     check_word("interpolation", interpolation, INTERPOLATIONS)
     if iou_thresholds is None:
         iou_thresholds = ranked.iou_thresholds
-    thresholds = [ranked.iou_thresholds.index(iou) for iou in iou_thresholds]
+    thresholds = [ranked.threshold_index(iou) for iou in iou_thresholds]
     parts = Parts.of(groups, ranked.images, seed)
     # A label that no image has is no part of the mean.
     labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
@@ -525,9 +544,10 @@ def sensitivity_at_false_positives(
         >>> [sensitivity_at_false_positives(ranked, rates).value for rates in ([0.25], [0.5], [0.25, 0.5])]
         [0.5, 1.0, 0.75]
     """
-    t = ranked.iou_thresholds.index(0.5)
+    t = ranked.threshold_index(0.5)
     parts = Parts.of(groups, ranked.images, seed)
-    by_part = ranked.of_label(None).by_group(parts.of_image)
+    # Boxes of equal confidence are one group under "coco" too: no threshold parts them.
+    by_part = replace(ranked.of_label(None).by_group(parts.of_image), ranking="score")
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
     def mean_sensitivity(weights: Array) -> Array:

@@ -63,6 +63,13 @@ def test_absent_labels_and_unlabelled_boxes_play_no_part(engine: str) -> None:
     assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1.0)
 
 
+def test_thresholds_are_found_but_for_the_last_bit_and_others_are_named() -> None:
+    ranked = rank_boxes(two_images())
+    assert average_precision(ranked, 0.9) == average_precision(ranked, 0.95)
+    with pytest.raises(ValueError, match=r"Expected one of \[0.5, .*\] for the IoU threshold, got 0.3. Name it in"):
+        average_precision(ranked, 0.3)
+
+
 def two_images() -> list[Prediction]:
     """By hand: image one has two findings and names hit, junk; image two has one and names junk, hit."""
     return [

@@ -57,10 +57,12 @@ def test_by_hand() -> None:
     assert found == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
 
 
-def test_equal_confidences_are_one_group() -> None:
+def test_equal_confidences_are_one_group_under_every_ranking_by_confidence() -> None:
     images = [replace(image, pred_scores=[0.9] * len(image.pred)) for image in images_by_hand()]
     # all boxes come at once, with two false ones on four images
-    assert sensitivities(average_precision.rank_boxes(images), [0.25, 0.5]) == pytest.approx([0, 2 / 3])
+    for ranking in ("score", "coco"):
+        ranked = average_precision.rank_boxes(images, ranking=ranking)
+        assert sensitivities(ranked, [0.25, 0.5]) == pytest.approx([0, 2 / 3])
 
 
 def test_without_a_reference_box_there_is_no_metric() -> None:
