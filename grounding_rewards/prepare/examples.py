@@ -376,8 +376,10 @@ def is_small(box: Sequence[float], settings: PrepareSettings) -> bool:
     >>> is_small([0, 0, 9, 2], PrepareSettings("coco", "qwen3-vl", smallest_box=4))
     True
     """
+    if settings.smallest_box is None:
+        return False
     x1, y1, x2, y2 = box
-    return settings.smallest_box is not None and 0 < min(x2 - x1, y2 - y1) < settings.smallest_box
+    return 0 < min(x2 - x1, y2 - y1) < settings.smallest_box
 
 
 def is_present(example: Example | None) -> bool | None:

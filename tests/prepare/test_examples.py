@@ -145,6 +145,8 @@ def test_small_boxes_make_no_negatives():
     rows = rows_of(images, smallest_box=5, task="finding", negatives=0.9)
     assert [row["id"] for row in rows] == ["beside/mass", "normal/mass", "broken/mass"]
     assert [row["phrase"] for row in rows_of(images, smallest_box=5, task="phrase")] == ["large"]
+    # What is no box at all is refused with its image, too.
+    assert make_plan([images[0]._replace(boxes=[[1, 2, 3]])], settings()).facts["small_boxes"] == 0
     # By the shorter side, and not below it
     assert len(rows_of(images, smallest_box=4)) == 4
 
