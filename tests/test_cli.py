@@ -83,17 +83,6 @@ def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
     assert captured.out == ""
 
 
-def test_words_that_no_option_takes_are_named(capsys):
-    assert main(["env", "foo", "bar"]) == 2
-    assert "Expected options of the command, got foo bar. See grounding-rewards env" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("value", ["0", "-3", "nan", "inf", "wide"])
-def test_a_size_is_a_number_of_pixels(value, capsys):
-    assert main(["inspect", str(LOG), "--width", value]) == 2
-    assert re.search("Expected a (positive )?(number|value) .*for --width, got", capsys.readouterr().err)
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_describes_and_shows_examples(name, capsys):
     assert main([name, "--help"]) == 0
@@ -102,15 +91,6 @@ def test_help_describes_and_shows_examples(name, capsys):
     assert command.__doc__.splitlines()[0] in shown
     assert command.__doc__.partition("examples:")[2].strip() in shown
     assert "``" not in shown
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_a_narrow_terminal(name, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main([name, "--help"]) == 0
-    text = capsys.readouterr().out.partition("\nexamples:")[0]
-    # A list of values may be a word too long for any line.
-    assert [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -146,13 +146,6 @@ def test_broken_and_hostile_files_are_named(tmp_path):
         assert repr(str(tmp_path / name)) in str(error.value), name
 
 
-def test_stored_bytes_are_named_by_their_path():
-    with pytest.raises(ValueError, match=r"'a\.png', got a file that no decoder knows"):
-        decoding.open_image({"bytes": b"no image", "path": "a.png"})
-    with pytest.raises(ValueError, match="'the bytes of a row'"):
-        decoding.image_size({"bytes": b"no image", "path": None})
-
-
 # How a table may name the image of somebody else; `link.png` and `linked/` are links that lead out.
 WAYS = ["../others/image.png", "{others}/image.png", "link.png", "linked/image.png", "images/../../others/image.png"]
 

@@ -290,10 +290,6 @@ def test_every_format_of_a_mixed_dataset_is_watched():
     assert "over 20 images" in message
 
 
-def test_generations_of_few_images_are_no_evidence():
-    assert warned(gr.get_reward("R4", box_format="qwen3-vl"), *batch(3, generations=16)) == []
-
-
 def test_sizes_that_the_format_does_not_need_may_be_missing():
     texts, columns = batch(20, written=("pixel", "xyxy"))
     columns |= {"width": [None] * 20, "height": [None] * 20}
