@@ -448,6 +448,8 @@ def get_reward(
         Traceback (most recent call last):
         ValueError: Expected a known name for `reward`, got 'R6'. Use one of: R1, R2, ...; or a dotted path.
     """
+    if not (log_as is None or (isinstance(log_as, str) and log_as)):
+        raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
     final, schedules = split_schedules(params)
     text_reward = None
     if isinstance(name, str) and name in TEXT_CONTROLS:
