@@ -170,7 +170,10 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 
     if options.train_split == NO_SPLIT:
         return None
-    images = options.images(options.train_split)
+    try:
+        images = options.images(options.train_split)
+    except ValueError as error:
+        raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
     return None if images is None else light_rows(images)
 
 

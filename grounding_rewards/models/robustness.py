@@ -330,10 +330,12 @@ def robustness(
         For each corruption a point for the unchanged images (strength 0) and for each strength; then one for each ε.
 
     Raises:
-        ValueError: an unknown corruption or a number out of range; the gradients of the model are not finite.
+        ValueError: an unknown family or corruption, or a number out of range; gradients of the model are not finite.
     """
     from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
 
+    for family in families:
+        check_word("families", family, FAMILIES)
     attacks = [PGD(epsilon, steps, seed=seed) for epsilon in epsilons]
     rows = light_rows(dataset)
     # Here, so that a row without a box format is refused before answers are generated.

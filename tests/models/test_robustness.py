@@ -287,6 +287,7 @@ def test_images_and_answers_move_together():
         (lambda: PGD(0.1, steps=0), "Expected a number from 1 up for `steps`, got 0"),
         (lambda: corrupt(GREY, [], "noise", 0.5), "Expected a whole number from 1 to 5 for `strength`, got 0.5"),
         (lambda: corrupt(GREY, [[1, 2, 3]], "noise", 1), "Expected an array of shape"),
+        (lambda: robustness(*[None] * 4, families=("fgsm",)), "for `families`, got 'fgsm'. Use one of: corruptions"),
         (lambda: corrupt(Image.new("I;16", (5, 5)), [], "noise", 1), "an image of 8 bits for `image`, got mode I"),
     ],
 )
