@@ -287,6 +287,8 @@ def load_predictions(path: str | Path) -> list[Prediction]:
     fix = "Make the file anew with `grounding-rewards evaluate`."
     for number, content in read_json_lines(file, fix):
         try:
+            if "pred" not in content:
+                raise ValueError("it has no `pred`, as a log that is not evaluated yet")
             image = Prediction.of_json(content)
             if image.id in images:
                 raise ValueError(f"{image.id!r} is there already")

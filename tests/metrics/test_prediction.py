@@ -42,7 +42,7 @@ def test_everything_comes_back(tmp_path):
     assert [getattr(back, name) for name in plain] == [getattr(image, name) for name in plain]
 
 
-@pytest.mark.parametrize("line", ["[]", '{"id": "a"}', '{"id": "a", "width": 9, "height": 9, "gt": [[1, 2]]}'])
+@pytest.mark.parametrize("line", ["[]", '{"id": "a", "width": 9, "height": 9}', '{"id": "a", "pred": [[1, 2]]}'])
 def test_a_line_that_is_no_image_is_named(line, tmp_path):
     (tmp_path / "images.jsonl").write_text(line + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected (a JSON object|an image of its own) in line 1 of"):
