@@ -38,7 +38,7 @@ def with_swift(monkeypatch: Any) -> dict[str, Any]:
         def __init__(self, args: Any = None, **_: Any) -> None:
             self.args = args
 
-    stand_in(monkeypatch, "swift.rewards", ORM=ORM, AsyncORM=ORM, orms=orms)
+    stand_in(monkeypatch, "swift.rewards", ORM=ORM, orms=orms)
     return orms
 
 
