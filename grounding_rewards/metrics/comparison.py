@@ -28,7 +28,9 @@ the chosen metric in any case, then which other metrics are better, and which me
 are written here, the tables and the page around it in ``report/comparison.py``.
 
 **Labels** have the metrics of their reference boxes alone: a false box belongs to no finding. Labels that differ in
-case and white space are one; under `synonyms` so are two words for one finding.
+case and white space are one; under `synonyms` so are two words for one finding. The numbers of units on which a metric
+is better, worse and the same leave out units on which either run has nothing to measure, such as the F1 of a normal
+image without a box; the test takes them in.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Holm, A Simple Sequentially Rejective
 Multiple Test Procedure, Scandinavian Journal of Statistics 1979; Chung and Romano, Exact and Asymptotically Robust
@@ -182,6 +184,8 @@ LEVEL = 0.05
 _DECIMALS = 3
 # The metrics of a group of reference boxes.
 _OF_GROUPS = ("mean_iou", "recall_50")
+# Metrics of the same boxes that are added up in another order differ by less than this.
+_ROUNDING = 1e-12
 
 
 def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None = False) -> int:
@@ -208,6 +212,14 @@ def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None
     return -sign if lower_is_better else sign
 
 
+class Units(NamedTuple):
+    """On how many units B is better, worse and the same."""
+
+    better: int
+    worse: int
+    tied: int
+
+
 class Change(NamedTuple):
     """One metric of both runs.
 
@@ -215,6 +227,7 @@ class Change(NamedTuple):
     a: its value in run A.
     b: in run B.
     difference: B - A.
+    units: on how many images or patients B is better, worse and the same.
     p: of the permutation test; NaN without any difference, and where there is no test.
     holm: p, adjusted for all tests of its family; NaN as p is.
     """
@@ -223,6 +236,7 @@ class Change(NamedTuple):
     a: Estimate
     b: Estimate
     difference: Estimate
+    units: Units
     p: float
     holm: float
 
@@ -296,7 +310,7 @@ class RunDifference:
         The main metric, mean IoU and F1 lead. Labels are named where they are worse.
         """
         leading = [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
-        sentences = [_sentence(key, self.metrics[key]) for key in leading]
+        sentences = [_sentence(key, self.metrics[key], self.units) for key in leading]
         changes = [(self.metrics[key], "") for key in self.core if key not in leading]
         better = [_format_change(change, scope) for change, scope in changes if change.direction > 0]
         for group in self.labels:
@@ -382,8 +396,8 @@ def compare_runs(
         >>> b = [Prediction(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
         >>> found = compare_runs(a, b)
         >>> f1 = found.metrics["f1_50"]
-        >>> f1.difference, f1.p
-        (Estimate(value=1.0, low=1.0, high=1.0), 0.0078125)
+        >>> f1.difference, f1.units, f1.p
+        (Estimate(value=1.0, low=1.0, high=1.0), Units(better=8, worse=0, tied=0), 0.0078125)
     """
     if resamples < 1:
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {DRAWS} is usual.")
@@ -470,7 +484,11 @@ def _changes(
     p_values = swap_p_values(sums_a, sums_b, **draws)
     changes: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
-        changes[key] = Change(metric, *_estimates(metric, a, b), p, math.nan)
+        by_unit = intervals.ratios(b) - intervals.ratios(a)
+        up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
+        tied = int((~np.isnan(by_unit)).sum()) - up - down
+        counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
+        changes[key] = Change(metric, *_estimates(metric, a, b), counts, p, math.nan)
     return changes
 
 
@@ -507,7 +525,7 @@ def _ranked_changes(
     for (key, metric), p in zip(metrics.items(), p_values, strict=True):
         difference = intervals.jackknifed_difference(before[key], after[key]).estimate
         estimates = before[key].estimate, after[key].estimate, difference
-        changes[key] = Change(metric, *estimates, p, math.nan)
+        changes[key] = Change(metric, *estimates, Units(0, 0, 0), p, math.nan)
     return changes
 
 
@@ -555,8 +573,8 @@ def _reference(image: Prediction) -> tuple[Any, ...]:
     return image.gt.tolist(), image.gt_labels, image.ignore.tolist(), image.width, image.height
 
 
-def _sentence(key: str, change: Change) -> str:
-    """Say both values of a metric; of a change that is shown also its interval."""
+def _sentence(key: str, change: Change, units: str) -> str:
+    """Say both values of a metric; of a change that is shown also its interval and the units behind it."""
     heading = _short_heading(change)
     if math.isnan(change.difference.value):
         return f"{capitalised(heading)} is not measured in both runs."
@@ -567,7 +585,9 @@ def _sentence(key: str, change: Change) -> str:
     word = "better" if change.direction > 0 else "worse"
     opening = f"Boxes fit {word}" if key == "mean_iou" else word.capitalize()
     interval = f"{change.difference.low:+.{digits}f} to {change.difference.high:+.{digits}f}"
-    return f"{opening}: {values} ({interval})."
+    better, worse, _ = change.units
+    counts = f", on {better} {units} better, on {worse} worse" if better or worse else ""
+    return f"{opening}: {values} ({interval}){counts}."
 
 
 def _format_change(change: Change, scope: str) -> str:

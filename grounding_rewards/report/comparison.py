@@ -138,14 +138,15 @@ class Comparison:
     @property
     def _header(self) -> list[str | Cell]:
         """The header of every table of changes."""
-        return ["metric", *self.names, "change"]
+        return ["metric", *self.names, Cell("change", "better / worse / same")]
 
     @property
     def tests_caption(self) -> str:
         """The small print beneath the changes, and the tests that Holm's p accounts for."""
+        units = self.difference.units
         return (
-            f"p: two-sided, of a permutation test in which the runs change places on {self.difference.units}. Holm: p "
-            "adjusted for the metrics that are shown, for all others, or for labels."
+            f"Better / worse / same: on how many {units}. p: two-sided, of a permutation test in which the runs change "
+            f"places on {units}. Holm: p adjusted for the metrics that are shown, for all others, or for labels."
         )
 
     def print(self, console: Console, *, every: bool = False) -> None:
@@ -261,9 +262,13 @@ def run_names(a: Path, b: Path) -> list[str]:
 
 
 def _line(heading: str, change: Change) -> list[str | Cell]:
-    """The cells of a metric: both values and their change, with the test beneath it."""
-    note = "" if math.isnan(change.p) else f"p {p_cell(change.p)}, Holm {p_cell(change.holm)}"
-    difference = Cell(format_estimate(change.difference, signed=True), note, kind_of(change.direction))
+    """The cells of a metric: both values and their change, with the units and the test beneath it."""
+    notes = []
+    if any(change.units):
+        notes.append(" / ".join(map(str, change.units)))
+    if not math.isnan(change.p):
+        notes.append(f"p {p_cell(change.p)}, Holm {p_cell(change.holm)}")
+    difference = Cell(format_estimate(change.difference, signed=True), "\n".join(notes), kind_of(change.direction))
     return [heading, estimate_cell(change.a), estimate_cell(change.b), difference]
 
 

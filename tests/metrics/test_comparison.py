@@ -44,13 +44,14 @@ def test_a_comparison_by_hand() -> None:
     assert iou.a == pytest.approx(ratio_estimates({"": sums_a})[""])
     assert iou.b == pytest.approx(ratio_estimates({"": sums_b})[""])
     assert iou.difference == pytest.approx(difference(sums_a, sums_b))
+    assert iou.units == (2, 1, 1)
     # The images change places in 8 ways. The differences 0.4, 0.2 and -0.4 have the sums ±0.2 in 4 of them, ±0.6 in 2
     # and ±1 in 2: all are as large as 0.2, in standard errors too.
     assert iou.p == 1.0
     # A hits three of four with four boxes, B three: F1 is the same, on two images it is not
     f1 = found.metrics["f1_50"]
     assert (f1.a.value, f1.b.value, f1.difference.value) == (0.75, 0.75, 0.0)
-    assert f1.p == 1.0
+    assert (f1.units, f1.p) == ((1, 1, 2), 1.0)
 
 
 def test_less_is_better_for_hallucinations() -> None:
@@ -58,6 +59,7 @@ def test_less_is_better_for_hallucinations() -> None:
     b = [Prediction(str(i), 9, 9, status="empty") for i in range(9)]
     found = compare_runs(a, b).metrics["hallucination_rate"]
     assert found.difference == (-1.0, -1.0, -1.0)
+    assert found.units == (9, 0, 0)
     assert found.p == 2 / 2**9
     assert found.direction == 1
     assert compare_runs(b, a).metrics["hallucination_rate"].direction == -1
@@ -68,6 +70,7 @@ def test_a_run_does_not_differ_from_itself() -> None:
     found = compare_runs(images, images)
     for change in found.metrics.values():
         assert change.difference.value == 0 or math.isnan(change.difference.value)
+        assert change.units[:2] == (0, 0)
         assert math.isnan(change.p)
     assert found.verdict.startswith("Mean IoU 0.53 → 0.53: no change shown. F1@0.5 0.67 → 0.67: no change shown. No ")
 
@@ -80,6 +83,7 @@ def test_images_of_one_patient_are_left_out_and_counted_together() -> None:
     found = compare_runs(a, b)
     iou = found.metrics["mean_iou"]
     assert (found.units, found.n) == ("patients", 3)
+    assert iou.units == (1, 0, 2)
     assert iou.difference.low < 0 < iou.difference.high  # without the patient, no difference
     # the order of images is no matter, and a patient that one run does not know is known from the other
     again = compare_runs(a, [image(one.id, 0.8 if i < 10 else 0.2) for i, one in enumerate(b)][::-1])
@@ -114,10 +118,10 @@ def test_one_rule_says_better_worse_or_not_shown(
     ("a", "b", "sentences"),
     [
         # every one of 12 images is found, and each box fits better
-        (run([0.2] * 12), run([0.6] * 12), "Boxes fit better: mean IoU 0.20 → 0.60 (+0.40 to +0.40). "),
-        (run([0.6] * 12), run([0.2] * 12), "Boxes fit worse: mean IoU 0.60 → 0.20 (-0.40 to -0.40). "),
+        (run([0.2] * 12), run([0.6] * 12), "Boxes fit better: mean IoU 0.20 → 0.60 (+0.40 to +0.40), on 12 images "),
+        (run([0.6] * 12), run([0.2] * 12), "Boxes fit worse: mean IoU 0.60 → 0.20 (-0.40 to -0.40), on 0 "),
         # a small change has digits enough
-        (run([0.600] * 12), run([0.604] * 12), "Boxes fit better: mean IoU 0.600 → 0.604 (+0.004 to +0.004). "),
+        (run([0.600] * 12), run([0.604] * 12), "Boxes fit better: mean IoU 0.600 → 0.604 (+0.004 to +0.004), on 12 "),
         # five images: none of the 32 ways to change places is rare enough
         (run([0.2] * 5), run([0.6] * 5), "Mean IoU 0.20 → 0.60: no change shown. F1@0.5 0.00 → 1.00: no change shown."),
         # normal images on which nobody says anything
@@ -131,7 +135,7 @@ def test_the_verdict_names_what_is_unchanged_too(a: list[Prediction], b: list[Pr
 def test_the_verdict_is_about_the_metric_that_was_chosen() -> None:
     a = run([0.6] * 12, rewards={"R4": 0.1})
     found = compare_runs(a, run([0.6] * 12, rewards={"R4": 0.3, "R1": 1.0}), main="reward_R4")
-    assert found.verdict.startswith("Better: reward R4 0.10 → 0.30 (+0.20 to +0.20). ")
+    assert found.verdict.startswith("Better: reward R4 0.10 → 0.30 (+0.20 to +0.20), on 12 images better, on 0 worse. ")
     # what one run alone has is not compared
     assert "reward_R1" not in found.metrics
 
@@ -178,6 +182,7 @@ def test_json_has_no_nan() -> None:
     assert content["metrics"]["label_accuracy"]["a"] == {"value": None, "low": None, "high": None}
     assert content["labels"]["mass"]["boxes"] == 2
     iou = content["labels"]["mass"]["mean_iou"]
+    assert iou["units"] == {"better": 0, "worse": 0, "tied": 2}
     assert (iou["p"], iou["holm"]) == (None, None)
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from grounding_rewards.metrics.comparison import Change, compare_runs
+from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.intervals import Estimate, Metric
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.report.comparison import Comparison, SharedImage, choose_first, render_diff_page
@@ -140,7 +140,7 @@ def test_cells_are_coloured_by_the_verdict(difference: tuple[float, float, float
     pairs = [pair("a", 0.1, 0.9)]
     found = compare_runs([pairs[0][0]], [pairs[0][1]], resamples=10)
     ends, metric = Estimate(0.5, 0, 1), Metric("x", "")
-    change = Change(metric, ends, ends, Estimate(*difference), holm, holm)
+    change = Change(metric, ends, ends, Estimate(*difference), Units(0, 0, 0), holm, holm)
     found = replace(found, main="f1_50", core=("f1_50",), metrics={"f1_50": change})
     text = page(pairs, found=found, metrics=["f1_50"])
     assert re.search(r'<td class="(\w+)">[+-]0.100', text).group(1) == kind
