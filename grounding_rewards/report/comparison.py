@@ -1,6 +1,7 @@
 """The comparison of two runs as tables in the terminal, as JSON and as a page.
 
-The page has a few images with the boxes of both runs first, then what changed, and the metrics side by side.
+The page has a few images with the boxes of both runs first, then what changed, the reward in training, and the metrics
+side by side.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.formatting import NO_VALUE, format_value
+from grounding_rewards.logs.run_log import LOG, first_and_last, read_entries
 from grounding_rewards.metrics import outcomes
 from grounding_rewards.metrics.comparison import (
     DRAWS,
@@ -28,6 +30,7 @@ from grounding_rewards.metrics.evaluation import CORE_METRICS, StoredEvaluation,
 from grounding_rewards.metrics.intervals import format_estimate
 from grounding_rewards.metrics.prediction import Prediction, load_predictions
 from grounding_rewards.report import page as html
+from grounding_rewards.report.plots import reward_plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics, kind_of
 
 if TYPE_CHECKING:
@@ -64,6 +67,7 @@ class Comparison:
         images: of each run.
         run_facts: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
+        log: the entries of the training of B; empty where no training is known.
     """
 
     difference: RunDifference
@@ -73,6 +77,13 @@ class Comparison:
     images: Sequence[Sequence[Prediction]]
     run_facts: Sequence[Mapping[str, Any]]
     reward: str = "R4"
+    log: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def training_reward(self) -> str:
+        """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
+        rewards = [entry["reward"] for entry in self.log if entry.get("reward") is not None]
+        return first_and_last(rewards) if rewards else ""
 
     @property
     def title(self) -> str:
@@ -172,6 +183,8 @@ class Comparison:
             legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.verdict, style="bold"))
+        if self.training_reward:
+            console.print(Text(f"Reward in training {self.training_reward} steps."))
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each metric."""
@@ -220,14 +233,17 @@ def compare_evaluations(
     )
     for key in metrics:
         check_metric("--metrics", key, difference.metrics)
+    facts = [evaluation.facts for evaluation in evaluations]
+    log = Path(str(facts[1].get("model"))).parent / LOG
     return Comparison(
         difference=difference,
         paths=paths,
         names=run_names(*paths),
         metrics=list(dict.fromkeys((*metrics, metric))) if metrics else list(difference.metrics),
         images=images,
-        run_facts=[evaluation.facts for evaluation in evaluations],
+        run_facts=facts,
         reward=reward,
+        log=read_entries(log) if "model" in facts[1] and log.is_file() else (),
     )
 
 
@@ -327,7 +343,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     images = _shared_images(comparison)
     choices = choose_first(images, reward)
     cards = [_card(comparison, choice.title, images[choice.places[0]], load_image) for choice in choices]
-    facts = comparison.run_facts[1]
+    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log)
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
@@ -337,6 +353,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         opening=[html.Legend(difference.label_matching), html.Cards(cards)] if cards else [],
         verdict=difference.verdict,
         sections=[
+            html.Section("Training", [rewards] if rewards else []),
             html.Section("Metrics", _tables(comparison), f"{CAPTION} {comparison.tests_caption}"),
             html.Section("How it was compared", [comparison.facts]),
         ],

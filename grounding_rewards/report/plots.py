@@ -9,7 +9,7 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: A palette for colour-blind readers: Okabe and Ito's.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
+# Logged values of which a running mean is drawn, at least.
+_LEAST_SMOOTHED = 10
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _RC = {
     "font.size": 8,
@@ -147,6 +149,43 @@ def short(name: str, max_length: int = 34) -> str:
     """
     name = _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name)
     return name if len(name) <= max_length else name[: max_length - 1] + "…"
+
+
+def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
+    """The reward over the steps of a training, with that of its evaluations; None if the log has no reward.
+
+    Args:
+        entries: of the log, a mapping for each logged step.
+    """
+    curves: dict[str, NDArray[np.float64]] = {}
+    for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
+        logged = [(entry["step"], entry[key]) for entry in entries if entry.get(key) is not None]
+        points = [point for point in logged if math.isfinite(point[1])]
+        if points:
+            curves[name] = np.array(points, dtype=np.float64).T
+    if not curves:
+        return None
+
+    def draw(figure: Figure) -> None:
+        """Draw the rewards pale, and their running means over them; few values as marks on a line."""
+        axis = figure.subplots()
+        for colour, (name, (steps, values)) in zip(SERIES, curves.items(), strict=False):
+            if len(values) < _LEAST_SMOOTHED:
+                axis.plot(steps, values, marker="o", color=colour, label=name)
+                continue
+            axis.plot(steps, values, color=colour, alpha=0.3, linewidth=1)
+            window = np.ones(2 * (len(values) // 16) + 1)
+            # At both ends fewer values are averaged.
+            counts = np.convolve(np.ones(len(values)), window, "same")
+            axis.plot(steps, np.convolve(values, window, "same") / counts, color=colour, label=name)
+        axis.set_xlabel("step")
+        axis.set_ylabel("reward")
+        axis.grid(axis="y")
+        axis.locator_params("x", integer=True)
+        if len(curves) > 1:
+            axis.legend(loc="best")
+
+    return Plot("reward", "Reward in training", "Pale: every step. Strong: running mean.", draw, (5.6, 2.4))
 
 
 _IOU_BINS = 10

@@ -54,10 +54,11 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(tmp_path, monkeypatch, cap
     printed = capsys.readouterr().out
     heading = next(line for line in printed.splitlines() if line.startswith("  metric ") and "before" in line)
     assert heading.split() == ["metric", "before", "after", "change"]
-    # At the end: what changed, and where the page is.
+    # At the end: what changed, the reward in training, and where the page is.
     end = " ".join(printed[printed.index("Mean IoU ") :].split())
     assert re.fullmatch(
         r"Mean IoU .*no change shown\. F1@0\.5 .* No metric or label is shown to be worse\. "
+        r"Reward in training \S+ → \S+, first and last 1 of 1 steps\. "
         rf"Page: {re.escape((out / 'index.html').as_uri())}",
         end,
     )

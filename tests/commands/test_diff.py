@@ -136,13 +136,18 @@ def runs(tmp_path):
 
 
 def test_the_page(runs, tmp_path, capsys):
-    write_facts(runs[1], dataset="/home/me/images", split="")
+    (tmp_path / "checkpoint").mkdir()
+    lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    write_facts(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/images", split="")
     assert diff(*runs, "--html", tmp_path / "out" / "page.html") == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
     assert "<h1><bdi>after against before: mean IoU 0.40 → 0.80</bdi></h1>" in page
     assert "14 images of images" in page
+    # of the log beside its checkpoint
+    assert "<h3>Reward in training</h3>" in page
     # no address but data, and no markup of others
     assert not re.search(r"(?:href|src|srcset)=\"(?!data:|#)", page)
     assert "<b>mass" not in page
