@@ -136,8 +136,19 @@ def test_what_the_page_says_of_every_reward_holds_for_each():
         assert all(change.mean() < 0 for change in changes_of(rewards, start, "image_dependence").values()), start
 
 
+def test_what_the_page_says_of_longer_runs_holds():
+    later = {}
+    for arm in ("R1", "R4", "soft_f1", "sft"):
+        [run] = _read("faults_long").arms[ArmKey("loose", arm)]
+        assert run.last_step == 600
+        later[arm] = mean_iou_at(run, 600) - mean_iou_at(run, 200)
+    assert later["R1"] > 0.01
+    assert later["sft"] < -0.005
+    assert max(abs(later[arm]) for arm in ("R4", "soft_f1")) < 0.005
+
+
 def mean_iou_at(run: StudyRun, step: int) -> float:
-    """The mean IoU of a run from far boxes at a step."""
+    """The mean IoU of a run at a step, on the test images that all studies of drawn faults share."""
     found = _read("faults")
     predictions = model_predictions(found.sets["test"], run.checkpoints[step]["test"], found.box_format)
     return float(ratios(metric_sums(predictions)["mean_iou"].sum(axis=0)))
