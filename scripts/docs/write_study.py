@@ -737,8 +737,9 @@ def parameters() -> str:
 
 _LONG = """\
 The same arms and images, after {steps} steps, one run of an arm from each of two checkpoints of one seed
-({before}): {runs} of {declared} runs are there. "Later" is what the steps after {first} added, with its interval over
-images, which says nothing of another training. Every metric: {rows}.
+({before}):
+{runs} of {declared} runs are there. "Later" is what the steps after {first} added, with its interval over images, which
+says nothing of another training. Every metric: {rows}.
 
 {table}
 
