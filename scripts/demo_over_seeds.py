@@ -92,10 +92,10 @@ def read_run(archive: Path) -> DemoRun:
         root = Path(folder)
         # No p stands in the tables, so that the permutation test may be short.
         comparison = compare_evaluations(root / "before", root / "after", resamples=100)
-        rewards = [entry["reward"] for entry in read_entries(root / "log.jsonl") if "reward" in entry]
+        reward = first_and_last(read_entries(root / "log.jsonl"), "reward")
         minutes = json.loads((root / _MINUTES).read_text(encoding="utf-8"))
     name = archive.name.removesuffix(".tar.xz")
-    return DemoRun(name, minutes, comparison.difference, first_and_last(rewards).partition(",")[0])
+    return DemoRun(name, minutes, comparison.difference, reward.partition(",")[0])
 
 
 def keeps_promise(difference: RunDifference) -> bool:

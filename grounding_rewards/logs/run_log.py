@@ -34,19 +34,23 @@ def model_name(model: str) -> str:
     return path.name
 
 
-def first_and_last(values: Sequence[float]) -> str:
+def first_and_last(entries: Sequence[Mapping[str, Any]], key: str) -> str:
     """Say in words how a logged value changed, from the mean of the first tenth of a run to that of the last.
 
     Beside it stands by how much single steps of these tenths differ, their standard deviation: a change that is not
     larger shows nothing.
 
     Args:
-        values: of the logged steps, oldest first; at least one.
+        entries: of the log, oldest first.
+        key: of the value. Without an entry that has it, the text is empty.
 
     Example:
-        >>> first_and_last([0.2, 0.3] + [0.4] * 16 + [0.5, 0.5])
+        >>> first_and_last([{"loss": value} for value in [0.2, 0.3] + [0.4] * 16 + [0.5, 0.5]], "loss")
         '0.250 → 0.500, a step ± 0.050, first and last 2 of 20'
     """
+    values = [entry[key] for entry in entries if entry.get(key) is not None]
+    if not values:
+        return ""
     n = max(len(values) // 10, 1)
     first, last = values[:n], values[-n:]
     spread = ""

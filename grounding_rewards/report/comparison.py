@@ -82,8 +82,7 @@ class Comparison:
     @property
     def training_reward(self) -> str:
         """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
-        rewards = [entry["reward"] for entry in self.log if entry.get("reward") is not None]
-        return first_and_last(rewards) if rewards else ""
+        return first_and_last(self.log, "reward")
 
     @property
     def title(self) -> str:

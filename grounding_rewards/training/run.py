@@ -247,9 +247,9 @@ def _finish(trainer: Any, key: str) -> None:
 
 def _closing_line(trainer: Any, key: str) -> str:
     """The last line of a run: where the model is, and the first and last value of a key of the log."""
-    values = [entry[key] for entry in trainer.state.log_history if entry.get(key) is not None]
-    change = f"; {key} {first_and_last(values)}" if values else ""
-    return f"The model is in {Path(trainer.args.output_dir, run_folder.CHECKPOINT)}{change}"
+    place = f"The model is in {Path(trainer.args.output_dir, run_folder.CHECKPOINT)}"
+    change = first_and_last(trainer.state.log_history, key)
+    return f"{place}; {key} {change}" if change else place
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
