@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+#: Width in characters from which a terminal shows all columns of a table.
+WIDE = 100
 # Seconds over which the bar averages the speed: a batch of answers takes minutes.
 _SPEED_PERIOD = 600.0
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, stage_progress
+from grounding_rewards.commands.console import WIDE, output_console, say, stage_progress
 from grounding_rewards.commands.options import AnswerOptions, LabelMatching, Reward, in_range
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.logs.run_log import model_name
@@ -252,5 +252,8 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
     console = output_console(160)
     console.print(evaluation.looking, markup=False)
     table = core_table(evaluation, page.reward, title=page.subtitle)
+    if console.width < WIDE:
+        # Without the baselines: names, the model, and how far it is above the constant box.
+        table = table.first_columns(3)
     console.print(table.rich(caption=f"{len(evaluation.metrics) - len(table.rows)} more metrics on the page."))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import output_console, say, track, write_numbers
+from grounding_rewards.commands.console import WIDE, output_console, say, track, write_numbers
 from grounding_rewards.commands.options import AnswerOptions, Json, ResizedPixels, in_range, option
 from grounding_rewards.common.formatting import counted, percent
 from grounding_rewards.logs.run_log import trained_reward
@@ -156,7 +156,12 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
     headings, lines = report.table()
     table = Table([*headings[:2], Cell(headings[2], kind="words"), *headings[3:]], lines)
-    console.print(table.rich())
+    caption = None
+    if console.width < WIDE:
+        # A narrow terminal has room for the name, the share without spread and its cause.
+        caption = f"{len(table.header) - 3} more columns in a terminal of {WIDE} characters."
+        table = table.first_columns(3)
+    console.print(table.rich(caption=caption))
     console.print(Text(report.recommendation, style="bold"))
     if report.best_of_k:
         console.print(Text(report.best_of_k))

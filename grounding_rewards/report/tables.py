@@ -65,6 +65,10 @@ class Table(NamedTuple):
     title: str = ""
     note: str = ""
 
+    def first_columns(self, count: int) -> Table:
+        """The table without its further columns, for which a narrow terminal has no room."""
+        return self._replace(header=self.header[:count], rows=[row[:count] for row in self.rows])
+
     def rich(
         self, *, small: bool = True, caption: str | None = None, unbroken: Collection[int] = (0,)
     ) -> rich.table.Table:

@@ -23,3 +23,8 @@ def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
     rows = robustness_table(points).rows
     assert [row[0] for row in rows] == ["the image as it is", "noise, strength 1", "blur, strength 1"]
+
+
+def test_a_narrow_terminal_shows_the_first_columns() -> None:
+    narrow = TABLE.first_columns(1)
+    assert (narrow.title, narrow.header, narrow.rows) == (TABLE.title, [""], [row[:1] for row in TABLE.rows])
