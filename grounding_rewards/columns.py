@@ -4,8 +4,6 @@ The columns come from the author of the dataset, so everything here is strict: a
 box or size is an error that names the row.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -7,8 +7,6 @@ know keeps its own words and has ``known=False``; it is never taken for a simila
 Sides are the patient's, as in every radiology dataset: the left lung is on the right of the picture.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

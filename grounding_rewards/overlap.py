@@ -10,8 +10,6 @@ Conventions, the same for the functions of pairs:
 * No ratio has an epsilon. ``pairwise_iou(b, b)`` is exactly 1 for every valid box, however small or large.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The images that scripts answer: their boxes and sizes, and everything that a script may know of them."""
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Score scripted answers by rewards, and find those that a reward pays too much."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

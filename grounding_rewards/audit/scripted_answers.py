@@ -10,8 +10,6 @@ The kind of an answer is a rule for its reward:
 * `unread`: it has nothing that can be read. It must earn nothing, also on an image without findings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

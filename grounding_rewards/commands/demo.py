@@ -12,8 +12,6 @@ examples:
   grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@ examples:
   grounding-rewards env
 """
 
-from __future__ import annotations
-
 from grounding_rewards.commands.console import say
 from grounding_rewards.common.environment import environment, untested_vllm
 

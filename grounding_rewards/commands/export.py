@@ -10,8 +10,6 @@ examples:
   grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --name my-model --out exports/reports
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -15,8 +15,6 @@ examples:
   grounding-rewards inspect log.jsonl --json metrics.json --strict
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

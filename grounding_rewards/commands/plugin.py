@@ -10,8 +10,6 @@ examples:
   grounding-rewards plugin openrlhf --reward soft_f1 --out boxes.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from grounding_rewards.commands.console import say

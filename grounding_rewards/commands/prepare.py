@@ -34,8 +34,6 @@ then:
 options of sources, for --option, are on the page of datasets (docs/datasets.md)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields

@@ -6,8 +6,6 @@ examples:
     grounding-rewards prepare-mix data/vindr=2 data/det=1 --out data/mixed
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

@@ -6,8 +6,6 @@ examples:
     --max-pixels 1003520 --out tables/verl
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

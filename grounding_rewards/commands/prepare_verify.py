@@ -4,8 +4,6 @@ examples:
   grounding-rewards prepare-verify data/vindr
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from grounding_rewards.commands.console import say

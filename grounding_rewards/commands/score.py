@@ -17,8 +17,6 @@ examples:
   grounding-rewards score log.csv --rewards R4:iou_threshold=0.4 random:seed=3 --out scored.jsonl
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`grounding-rewards train`, GRPO with a reward on boxes, and `sft`, the supervised warm start before it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any

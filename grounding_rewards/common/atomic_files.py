@@ -5,8 +5,6 @@ One rule for runs, answers, evaluations and datasets: a new or empty place may b
 continues with its own settings; everything else is refused, and the message names the differences.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping

@@ -4,8 +4,6 @@ model, by the names that the pages give them.
 A file may name one or several others as `base`; what it says itself goes before what they say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

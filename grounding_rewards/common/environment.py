@@ -1,8 +1,6 @@
 """Versions of the installed packages and the settings of the machine, so that a result can be repeated; for a report of
 a problem, without any path or name of a file or machine."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Numbers and sentences for people: percentages, p values, counted things, a table for a notebook."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass

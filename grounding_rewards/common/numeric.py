@@ -1,7 +1,5 @@
 """Division by zero, decided once: 0 in rewards, NaN in metrics. Sums that padding with zeros cannot change."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -4,8 +4,6 @@ Every source, the loader of folders and the doctor read through this module, so 
 other one takes. A byte order mark is taken off; U+2028, U+0085 and other separators of Unicode are part of a line.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import tomllib

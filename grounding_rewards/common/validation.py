@@ -1,7 +1,5 @@
 """Refuse illegal values, in the form of all errors of the package: expected what, got what, how to fix it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from numbers import Real

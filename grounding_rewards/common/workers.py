@@ -1,7 +1,5 @@
 """One function on many items: in this process, or in several of this machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """One image and what radiologists drew on it: what every source yields, in pixels of the original image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

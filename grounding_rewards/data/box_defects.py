@@ -5,8 +5,6 @@ only over all boxes of a split: read as xyxy, many are not on their images, and 
 of these are.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Prompts, the answers to them that earn the full reward, and what a prompt says of the way to write boxes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -9,8 +9,6 @@ The same for all strategies:
 * Who read the image is `read_by`, those who drew nothing included; where the dataset doesn't say, those who drew.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from math import fsum
 from typing import Any

@@ -1,7 +1,5 @@
 """Check whether prompts ask for what is rewarded, and whether the model can write the right answers."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Check boxes: each by itself, those of one image together, and all boxes of a split."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ The pixels are decoded once, by several processes (:func:`rows_with_facts`). Blu
 `cleanvision` and `fastdup`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Check that each box has a label, and each finding a single name."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping

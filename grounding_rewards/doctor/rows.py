@@ -3,8 +3,6 @@
 Training loads its images with `grounding_rewards.prepare.load`, which refuses faulty rows.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Check across rows and splits: images, copies, patients and studies in several splits, ids, names of splits."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any

@@ -15,8 +15,6 @@
 Source: https://cocodataset.org/#format-data and #format-results.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The column `image` of a dataset, decoded by the package's own reader of images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

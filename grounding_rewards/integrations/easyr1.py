@@ -4,8 +4,6 @@ By `verl/workers/reward/function.py` of hiyouga/EasyR1 at 46c6c21, read in 2026-
 Since its pull request 558 the file itself says whether it takes a batch (`REWARD_TYPE`), and no option does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ By `swift/rewards/orm.py` and `rl_core/grpo_algorithm.py` of ms-swift 4.6.0, rea
 class, and passes it arguments of the training, but no parameters of the reward.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from grounding_rewards.integrations.samples import reward_of

@@ -4,8 +4,6 @@ By `nemo_rl/environments` of NVIDIA-NeMo/RL at 2530250, read in 2026-11: a messa
 own environments join all that the assistant said, while here the last turn is the answer.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -4,8 +4,6 @@ By `openrlhf/utils/agent.py` of OpenRLHF 0.11.2, read in 2026-11: a query is the
 and the answer, with special tokens. It catches errors and goes on, so that `samples` prints them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

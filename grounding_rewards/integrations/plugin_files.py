@@ -1,7 +1,5 @@
 """Write the file from which a trainer takes a reward, and the lines of the trainer's configuration that name it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

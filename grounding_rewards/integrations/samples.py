@@ -1,7 +1,5 @@
 """Shared by the modules of all trainers: build the reward once, read the columns of samples, score them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

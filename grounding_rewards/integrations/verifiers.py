@@ -4,8 +4,6 @@ By `v1/utils/loaders.py` and `v1/task.py` of verifiers 0.4.0, read in 2026-11. I
 trace, so that `samples` prints it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ or mark thinking, the manager reads token ids. `reward.reward_manager.source=imp
 those of `reward.custom_reward_function.reward_kwargs`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Rows of the logs of other tools, in the columns of a dataset: of trainers, of servers and of evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any

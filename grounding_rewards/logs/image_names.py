@@ -1,7 +1,5 @@
 """Which image of a dataset a row of a log is about: by the column that has the images' ids or file names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

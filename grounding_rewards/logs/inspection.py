@@ -1,7 +1,5 @@
 """What a log of completions says: how many were read, why the others were not, and whether the space fits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

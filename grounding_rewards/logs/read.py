@@ -4,8 +4,6 @@ Whoever wrote a log, its rows come out in the columns of a dataset, see :mod:`gr
 folder of a run is a log too, see :func:`log_files`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import itertools

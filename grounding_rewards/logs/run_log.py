@@ -1,7 +1,5 @@
 """The folder of a training, for who reads it: what its files are called, and what was logged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Score a log of completions without a model: read it, score its rows, write what they earn."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

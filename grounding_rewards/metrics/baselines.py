@@ -3,8 +3,6 @@
 The constant box is the best box, or boxes, for an answer that never looks (:func:`constant_boxes`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

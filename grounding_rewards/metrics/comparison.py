@@ -38,8 +38,6 @@ Permutation Tests, Annals of Statistics 2013; Phipson and Smyth, Permutation P-v
 Applications in Genetics and Molecular Biology 2010.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

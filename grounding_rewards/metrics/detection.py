@@ -37,8 +37,6 @@ the union of the reference boxes. Four areas say all: the hit ``|P ∩ G|``, the
 Source of the segmentation: specification §3.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

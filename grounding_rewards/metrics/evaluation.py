@@ -4,8 +4,6 @@ Every metric has a 95 % interval over patients, or over images where no patient 
 Clopper and Pearson, all others the jackknife's (:mod:`grounding_rewards.metrics.intervals`).
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

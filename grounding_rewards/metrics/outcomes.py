@@ -9,8 +9,6 @@ Beside it stands how that is written on pages. The metrics that count such boxes
 in :data:`grounding_rewards.metrics.detection.DETECTION_METRICS`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """From a model's texts, or a dataset's rows alone, to predictions."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

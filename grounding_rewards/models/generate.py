@@ -3,8 +3,6 @@
 Answers are returned, or kept in a file as they come, so that a run that was killed can be continued.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -3,8 +3,6 @@
 What a path holds, and whether it is the same model as an earlier one, is checked without loading it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ tokens that were written out twice (TRL#6294) let runs learn from noise in silen
 With transformers the model is made to generate the right answers; vLLM answers as it will in the training.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings

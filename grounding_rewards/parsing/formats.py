@@ -1,7 +1,5 @@
 """Box formats, how model families write boxes: the tables of `formats.toml`, and what users declare from them."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterable, Mapping

@@ -13,8 +13,6 @@ Any other word leaves the answer undeclared. Denying what is no finding never co
 one that is missed costs a bonus, and a model learns the declared form at once.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection

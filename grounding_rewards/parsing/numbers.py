@@ -1,7 +1,5 @@
 """Numbers as models write them, and the four of them that make a box."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Text to boxes and back."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a completion was read as: the boxes, the status of the text and the reasons for what was refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Boxes to text: the templates of a format's layout, filled."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

@@ -5,8 +5,6 @@ found (`split_duplicates`), files stored and all written (`shards`, `manifest`).
 output depends on. `mix` joins such folders, `load` opens a dataset by its name.
 """
 
-from __future__ import annotations
-
 from grounding_rewards.prepare.manifest import read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings

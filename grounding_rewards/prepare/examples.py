@@ -5,8 +5,6 @@ columns that need no pixels: `id`, `looked_for`, `boxes`, `labels` and `ignore_b
 `reader_boxes` and `reader_labels` if readers stay apart. `completed_examples` adds the image, its sizes and the prompt.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Write and read `manifest.json` of a prepared folder and its card `README.md`, and compare them with the files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Mix prepared folders into one: their rows side by side, in shares of the training rows, each with its source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prepare a dataset: turn the annotated images of a source into examples in a folder of parquet shards."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

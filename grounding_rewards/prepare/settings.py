@@ -1,7 +1,5 @@
 """The settings of a preparation: with the same images they give the same bytes."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

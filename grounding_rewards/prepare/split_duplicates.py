@@ -1,7 +1,5 @@
 """Group near-duplicate images, so that an image and its copy never end in two splits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

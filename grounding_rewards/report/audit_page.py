@@ -1,7 +1,5 @@
 """The page of an audit: what scripted answers earn, and which are paid too much; its tables for the terminal."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

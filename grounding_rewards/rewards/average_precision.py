@@ -1,7 +1,5 @@
 """R1: average precision at one IoU threshold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The text of a completion, however a trainer wraps it, and the tokens that a trainer takes out of it."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping, Sequence

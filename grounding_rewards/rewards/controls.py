@@ -5,8 +5,6 @@ judge the text, or compare the answers to one image, and never use the reference
 :func:`grounding_rewards.get_reward` makes each a reward whose log has R3's matches and F-beta, so that runs compare.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """R2 to R5: how many boxes are right (F-beta) times how well they fit (quality). soft_f1: without a threshold."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

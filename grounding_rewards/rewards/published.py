@@ -8,8 +8,6 @@ formula judges a single box, it is the first of the answer against the first of 
 them. None is a default, and none is corrected: docs/rewards.md says what they pay for.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A curve is a function of an array of IoUs (clipped to [0, 1]) that returns credi
 curve is monotone, so that a better box never earns less.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 

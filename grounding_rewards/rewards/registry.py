@@ -1,7 +1,5 @@
 """Names of rewards: a dict, and dotted paths for everything that is not in it."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence

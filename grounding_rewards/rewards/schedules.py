@@ -5,8 +5,6 @@ has no state: progress comes with every call, from TRL's ``trainer_state`` or ``
 self-paced parameters from a :class:`Pace`.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

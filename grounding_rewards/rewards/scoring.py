@@ -5,8 +5,6 @@ boxes, ignore regions, labels, readers and texts without an answer. `Scored` is 
 the reason, for the trainer, for a log and for a person.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

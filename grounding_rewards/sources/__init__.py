@@ -3,8 +3,6 @@
 Every file of this folder is imported, and registers the layouts that it reads.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -5,8 +5,6 @@ be read it yields the error. The caller gets it raised, or, with `--bad-rows dro
 that belongs to no image, such as a row of boxes without a name: otherwise an image would lose one of its boxes.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -17,8 +17,6 @@ apart. An image of a split whose scene graph was never published is left out.
 Access: credentialed PhysioNet account.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any

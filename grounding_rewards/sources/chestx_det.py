@@ -18,8 +18,6 @@ Paper: arXiv 2006.10550.
 Access: open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -16,8 +16,6 @@ Turned: a box with `attributes.rotation`, as CVAT writes it, is the box around t
 Source: https://cocodataset.org/#format-data.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -18,8 +18,6 @@ All other columns are left out. Lists may be JSON, as Python prints them, or fou
 Negative: an image without numbers in the cells of its box: they are empty, or say `nan`, `NA` and the like.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

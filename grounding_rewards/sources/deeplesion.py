@@ -13,8 +13,6 @@ Show the slices through a window, `extra["DICOM_windows"]`.
 Access: open.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -11,8 +11,6 @@ Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. I
 Access: open.
 """
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

@@ -13,8 +13,6 @@ Splits: none; keep a patient on one side.
 Access: open.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name

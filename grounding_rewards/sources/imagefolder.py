@@ -11,8 +11,6 @@ y, width, height in pixels, as COCO has them, unless `order` says otherwise. Neg
 Source: https://huggingface.co/docs/datasets/image_dataset.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain

@@ -9,8 +9,6 @@
 Negative: an image whose boxes are an empty list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path

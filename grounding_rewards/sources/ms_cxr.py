@@ -18,8 +18,6 @@ Paper: Boecking et al., ECCV 2022, arXiv 2204.09817.
 Access: credentialed PhysioNet account and training in human subjects research; images likewise, from MIMIC-CXR-JPG.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path, PurePosixPath
 

@@ -12,8 +12,6 @@ Negative: an image all of whose rows have no box.
 Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath

@@ -21,8 +21,6 @@ Paper: Wang et al., CVPR 2017, arXiv 1705.02315.
 Access: open.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from grounding_rewards.common.text_files import read_text

@@ -13,8 +13,6 @@ Negative: an empty cell. Each image was read by one of 12 radiologists, who is n
 Access: open; mirrored by hlk-1135.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import chain
 from pathlib import Path

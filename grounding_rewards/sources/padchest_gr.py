@@ -18,8 +18,6 @@ Paper: de Castro et al., arXiv 2411.05085.
 Access: form of BIMCV.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args

@@ -18,8 +18,6 @@ Paper: Shih et al., Radiology: AI, 2019.
 Access: Kaggle account.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -21,8 +21,6 @@ All are labelled "Pneumothorax".
 Access: Kaggle account.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

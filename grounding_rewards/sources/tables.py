@@ -1,7 +1,5 @@
 """Shared by sources: read tables, convert boxes, find images and their sizes, and name file, line and id in errors."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

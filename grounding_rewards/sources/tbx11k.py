@@ -13,8 +13,6 @@ Splits: train and validation. The labels of test were never published.
 Access: open, by a link in the repository.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -31,8 +31,6 @@ Papers: Pham et al., Scientific Data 10, 240 (2023); Nguyen et al., MICCAI 2021,
 Access: PhysioNet account and the signed data use agreement, for VinDr-CXR a credentialed one; or a Kaggle account.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain

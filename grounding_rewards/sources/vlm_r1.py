@@ -11,8 +11,6 @@ Negative: an image all of whose answers say that there is nothing.
 Source: https://github.com/om-ai-lab/VLM-R1.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath

@@ -13,8 +13,6 @@ Negative: an image whose text file is empty or missing.
 Source: https://docs.ultralytics.com/datasets/detect/.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ The job is a JSON file: `checkpoints` (folders, in order), `sets`, `box_format`,
 model to answer, so all checkpoints of a run are asked in one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

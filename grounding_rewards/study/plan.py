@@ -4,8 +4,6 @@ The files of configs/study/ show every key. Everything is checked here, before a
 is read by the parser that the training itself uses. A folder that holds another study is refused here too.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

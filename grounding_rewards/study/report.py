@@ -1,7 +1,5 @@
 """Write the report of a study from the files of its runs: one page, and the numbers as CSV."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

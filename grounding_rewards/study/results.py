@@ -7,8 +7,6 @@ results/RUN.json.gz         a finished run: reward, log, and completions of its 
 runs/, made/, logs/         unfinished runs, taught checkpoints, output of programs; not needed for the report
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A finished run is never made again. An interrupted run continues exactly at its 
 that its file is the same as without the interruption.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Proportions are those of an adult; the cardiothoracic ratio (width of the heart 
 normal heart is below 0.5.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Sizes follow public data. `NIH` is BBox_List_2017.csv of ChestX-ray14, 984 boxes
 of 1024 pixels, taken here as 400 mm. The three numbers are the 10th, 50th and 90th percentile.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

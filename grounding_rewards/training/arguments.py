@@ -7,8 +7,6 @@ refuse 11. The `__post_init__` of the classes here check them; what has no range
 `grounding_rewards.training.model.check_optimization`, which builds it.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

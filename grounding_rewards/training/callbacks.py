@@ -1,7 +1,5 @@
 """Callbacks of a run: its log, its progress bar, a warning when it learns nothing, a stop with a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import math
 import signal

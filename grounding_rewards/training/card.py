@@ -1,7 +1,5 @@
 """Write the model card of a run next to every saved model: what was trained, on what, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Prepare and check images for a trainer: prompts, the model's box format and sizes, and the number of images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TRL's `GRPOTrainer` for models that answer with boxes."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Check the model of a run before its weights are loaded, and translate its options for TRL."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Build the rewards of a run from its configuration, and wrap them as the steps of a trainer call them."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

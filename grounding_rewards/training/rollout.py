@@ -11,8 +11,6 @@ Whatever the cause, prompts of other lengths than the gradient's are refused, an
 first step if the difference is large; otherwise they cause a warning.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any

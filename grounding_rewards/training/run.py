@@ -1,7 +1,5 @@
 """Run a training, GRPO or the warm start before it, in a folder that keeps what is needed to repeat it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

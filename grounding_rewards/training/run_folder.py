@@ -1,7 +1,5 @@
 """Claim the folder of a run, find the checkpoint from which it resumes, and keep what is needed to repeat it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

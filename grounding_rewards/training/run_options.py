@@ -3,8 +3,6 @@
 Nothing here loads TRL. `grounding_rewards.training.arguments` reads and checks the options.
 """
 
-from __future__ import annotations
-
 import math
 import types
 import typing

@@ -10,8 +10,6 @@ Seen in transformers 5.24 and TRL 1.16:
     encodes an image before it calls that: the second step fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
