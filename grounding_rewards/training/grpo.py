@@ -53,20 +53,20 @@ _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 _REASONS = "rejected_reasons"
 
 
-def _names_no_row(record: logging.LogRecord) -> bool:
-    """Whether a record of TRL's log is not the one that prints the row of an answer without a reward."""
-    return "All reward functions returned None" not in str(record.msg)
-
-
 @contextlib.contextmanager
 def _no_printed_row() -> Iterator[None]:
-    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+    """A context in which TRL does not print the row of an answer without a reward: it names images, and patients."""
     logger = logging.getLogger(GRPOTrainer.__module__)
-    logger.addFilter(_names_no_row)
+
+    def is_printed(record: logging.LogRecord) -> bool:
+        """Whether a message of TRL's log is another than the one with the row."""
+        return "All reward functions returned None" not in str(record.msg)
+
+    logger.addFilter(is_printed)
     try:
         yield
     finally:
-        logger.removeFilter(_names_no_row)
+        logger.removeFilter(is_printed)
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRPOTrainer):
@@ -163,6 +163,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             warn_of_another_family(train_dataset, rewards, model, loading_kwargs(args))
         functions = [StepReward(reward, self) if isinstance(reward, GroundingReward) else reward for reward in rewards]
         self.step_rewards = [function for function in functions if isinstance(function, StepReward)]
+        self.paces = {reward.__name__: reward.pace for reward in self.step_rewards if reward.pace is not None}
         for extra in extras:
             extra.begin(args, functions, kwargs)
         refuse_other_rollouts(args, kwargs)
@@ -185,13 +186,19 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         self.num_completions_to_print = 0
         self._forbid_image_tokens()
         self._tell_rewards(train_dataset)
+        self._begin_log(train_dataset)
         self._add_callbacks()
-        # There are no videos: where a model wrote their token, TRL would look for one, and the run would end.
+        # There are no videos: if a model wrote their token, TRL would look for one, and the run would end.
         self._video_pad_token_id = None
 
     def _tell_rewards(self, train_dataset: Dataset | None) -> None:
-        """Tell the rewards the tokenizer and whether prompts open thinking, and set the attributes of logging."""
-        is_thinking = train_dataset is not None and completion_begins_in_thinking(
+        """Tell the grounding rewards what they read completions by: tokenizer, end tokens, and open marks of thinking.
+
+        Args:
+            train_dataset: prepared, so that it has prompts; None if there is none.
+        """
+        # All prompts share the chat template, which opens the mark or does not: the first stands for all.
+        opens_thinking = train_dataset is not None and completion_begins_in_thinking(
             self.processing_class,
             train_dataset[0]["prompt"],
             chat_template=self.chat_template,
@@ -202,9 +209,15 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 tokenizer=self._tokenizer,
                 # The generation configuration may have more end tokens than the tokenizer.
                 stop_ids=frozenset(self.eos_token_ids),
-                prompt_opens_thinking=is_thinking or step_reward.reward.prompt_opens_thinking,
+                prompt_opens_thinking=opens_thinking or step_reward.reward.prompt_opens_thinking,
             )
-        self.paces = {reward.__name__: reward.pace for reward in self.step_rewards if reward.pace is not None}
+
+    def _begin_log(self, train_dataset: Dataset | None) -> None:
+        """Set the attributes that gather the metrics of steps until they are logged, and those that the card names.
+
+        Args:
+            train_dataset: prepared; its box format stands on the card. None if there is none.
+        """
         self._evaluated_images = []
         self.rejected_reasons: dict[str, dict[str, int]] = {}
         self.reward_lines = tuple(reward_with_parameters(reward) for reward in self.reward_funcs)
@@ -229,15 +242,16 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if token is None:
             return
         if self.use_vllm:
-            # Its server reads JSON, whose keys are texts.
+            # The server of vLLM reads JSON, whose keys are texts.
             key = token if self.vllm_mode == "colocate" else str(token)
-            options = self.vllm_generation.generation_kwargs
-            bias = {key: NEVER, **options.get("logit_bias", {})}
+            vllm_options = self.vllm_generation.generation_kwargs
+            bias = {key: NEVER, **vllm_options.get("logit_bias", {})}
             # A new mapping: TRL's is the caller's own, of `args`.
-            self.vllm_generation.generation_kwargs = {**options, "logit_bias": bias}
+            self.vllm_generation.generation_kwargs = {**vllm_options, "logit_bias": bias}
+        # With vLLM TRL makes none.
         generation = getattr(self, "generation_config", None)
         if generation is not None:
-            # Tokens that the caller suppresses replace TRL's own list.
+            # TRL hands both to `generate`; tokens that the caller suppresses replace its own list there.
             tokens = sorted({*(generation.suppress_tokens or ()), token})
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = tokens
 
@@ -246,7 +260,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         set_epoch(self._sampler, epoch)
 
     def unfinished(self) -> dict[str, Any]:
-        """Add the completions that the next steps still use, and the state of self-paced parameters."""
+        """What no checkpoint of TRL holds, with the completions that the next steps still use, and the paces' state."""
         # At each multiple of this number of steps TRL generates anew, and the completions in its buffer are used up.
         generate_every = self.args.steps_per_generation * self.num_iterations
         is_used_up = self._step % generate_every == 0
@@ -269,7 +283,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             pace.restore(unfinished["paces"].get(name, {}))
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        """As TRL does; refuse rewards that teach nothing, and add the metrics of each grounding reward to the log."""
+        """The rewards of a step, `(answers, functions)`, as TRL computes them; their metrics are added to the log.
+
+        Rewards that teach nothing are refused.
+        """
         with _no_printed_row():
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._check_numbers(rewards)
@@ -279,8 +296,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for column, reward in enumerate(self.reward_funcs):
             if not isinstance(reward, StepReward):
                 continue
-            metrics = reward.metrics(rewards[:, column], group_size)
-            for key, value in metrics.items():
+            for key, value in reward.metrics(rewards[:, column], group_size).items():
                 self._metrics[mode][key].append(value)
             self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)
             if mode == "train":
@@ -292,24 +308,24 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         return rewards
 
     def _check_numbers(self, rewards: torch.Tensor) -> None:
-        """Refuse rewards of a step, `(answers, functions)`, that are all NaN or not all finite; warn of some NaN."""
+        """Refuse a step's rewards, `(answers, functions)`, if all are NaN or one is infinite; warn once of some NaN."""
         if rewards.isnan().all():
             raise ValueError(
                 f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
                 f"{len(rewards)} of a step, which teaches nothing. Correct the function."
             )
-        for name, infinite in zip(self.reward_func_names, rewards.isinf().sum(dim=0).tolist(), strict=True):
-            if infinite:
+        for name, n_infinite in zip(self.reward_func_names, rewards.isinf().sum(dim=0).tolist(), strict=True):
+            if n_infinite:
                 raise ValueError(
-                    f"Expected finite numbers from {name}, got inf for {infinite} of {len(rewards)} answers of a step, "
-                    "with which nothing is learned from any answer to the same image. Correct the function."
+                    f"Expected finite numbers from {name}, got inf for {n_infinite} of {len(rewards)} answers of a "
+                    "step, with which nothing is learned from any answer to the same image. Correct the function."
                 )
-        unscored = int(rewards.isnan().all(dim=1).sum())
-        if unscored and not self._warned_of_unscored and self.accelerator.is_main_process:
+        n_unscored = int(rewards.isnan().all(dim=1).sum())
+        if n_unscored and not self._warned_of_unscored and self.accelerator.is_main_process:
             self._warned_of_unscored = True
             warnings.warn(
-                f"{', '.join(self.reward_func_names)} returned NaN or None for {unscored} of {len(rewards)} answers of "
-                "a step, which teach nothing. Correct the function if it should have a number for each.",
+                f"{', '.join(self.reward_func_names)} returned NaN or None for {n_unscored} of {len(rewards)} answers "
+                "of a step, which teach nothing. Correct the function if it should have a number for each.",
                 stacklevel=2,
             )
 
@@ -322,6 +338,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         """
         total = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         unscored = rewards.isnan().all(dim=1)
+        # An answer without a reward is neither the highest nor the lowest of its group.
         highest = total.masked_fill(unscored, -math.inf).view(-1, group_size).amax(dim=1)
         lowest = total.masked_fill(unscored, math.inf).view(-1, group_size).amin(dim=1)
         return float((highest - lowest <= SAME).float().mean())
@@ -332,6 +349,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         TRL takes the standard deviation in float32, which is not quite 0 if all answers earn 0.2.
         """
         output = super()._generate_and_score_completions(inputs)
+        # With the other aggregation TRL normalises the batch as a whole, and its share is that of the batch.
         if self.multi_objective_aggregation == "sum_then_normalize":
             metrics = self._metrics["train" if self.model.training else "eval"]
             metrics["frac_reward_zero_std"][-1] = self._zero_spread_share
@@ -343,9 +361,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log as TRL does, with hallucination rates that are exact over all processes and steps.
+        """Log as TRL does, with complete metrics; completions go only into the folder of the run.
 
-        Completions go only into the folder of the run: the rows that rewards log with them name images and patients.
+        The rows that rewards log with the completions name images and patients.
         """
         self._complete_metrics(self._metrics["train" if self.model.training else "eval"])
         completions = self._logs["completion"]
@@ -360,7 +378,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             self.args.report_to = trackers
 
     def _complete_metrics(self, metrics: dict[str, list[Any]]) -> None:
-        """Add image dependence and exact hallucination rates to the metrics, and take the counts of reasons out.
+        """Add image dependence and exact hallucination rates to the metrics; move the counts of reasons out of them.
+
+        The counts are kept in `rejected_reasons`, for :class:`LogEntry`.
 
         Args:
             metrics: by key, a value for each step since the last log; TRL logs their mean. Changed in place.
@@ -418,10 +438,11 @@ def _refuse_uploads(args: GRPOConfig) -> None:
             "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
             "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
         )
+    # Without trackers nothing reads the variables.
     if not args.report_to:
         return
     if "clearml" in args.report_to:
-        # Its callback would upload checkpoints unasked.
+        # The callback of ClearML would upload checkpoints unasked.
         os.environ.setdefault("CLEARML_LOG_MODEL", "false")
     for name in _UPLOAD_VARIABLES:
         value = os.environ.get(name, "")
@@ -438,7 +459,7 @@ def _uniform_completion(completion: Any) -> Any:
         return completion
     messages = []
     for message in completion:
-        messages.append({**message, "content": completion_text(message.get("content"))})
+        uniform_message = {**message, "content": completion_text(message.get("content"))}
         calls = []
         for call in message.get("tool_calls") or ():
             function = call.get("function", call)
@@ -446,8 +467,8 @@ def _uniform_completion(completion: Any) -> Any:
             # As in the messages of OpenAI, arguments are JSON.
             if not isinstance(arguments, str):
                 arguments = json.dumps(arguments)
-            named_call = {"name": str(function.get("name")), "arguments": arguments}
-            calls.append({"type": "function", "function": named_call})
+            calls.append({"type": "function", "function": {"name": str(function.get("name")), "arguments": arguments}})
         if calls:
-            messages[-1]["tool_calls"] = calls
+            uniform_message["tool_calls"] = calls
+        messages.append(uniform_message)
     return messages

@@ -27,12 +27,12 @@ _PACKAGES = (
     *("transformers", "trl", "vllm"),
 )
 
-# Fields that are computed from others: read back, they would contradict changed ones.
-_DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
+# Fields that are not saved: a secret, and what is computed from others, which read back would contradict changed ones.
+_UNSAVED = ("generation_batch_size", "hub_token", "accelerator_config")
 
 # Options that may change when a run is resumed: where and how often it writes, how long it trains, and how its work is
 # distributed on the machine.
-_FREE = re.compile(
+_CHANGEABLE = re.compile(
     r"output_dir|overwrite|resume_from_checkpoint|run_name|project|report_to|disable_tqdm|local_rank|debug"
     r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print"
     r"|(hub|push|log|logging|save|eval|trackio|dataloader|ddp|vllm_server|vllm_gpu)_.*"
@@ -55,14 +55,14 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     config = {}
     for part in parts:
         for option in fields(part):
-            if option.init and option.name not in _DERIVED:
+            if option.init and option.name not in _UNSAVED:
                 # JSON turns members of an Enum into texts, and tuples into lists.
                 config[option.name] = json.loads(json.dumps(getattr(part, option.name)))
     return config
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that a result depends on; None for what is not installed.
+    """The versions of Python and of the packages that a result depends on; None for what is not installed.
 
     >>> versions()["python"].count(".")
     2
@@ -95,12 +95,15 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
     """
     folder, overwrite = Path(config["output_dir"]), config.get("overwrite")
     resume_from = config.get("resume_from_checkpoint")
+    # transformers takes true and false here too, which the command line gives as texts.
     resume_from = {"false": None, "true": "last"}.get(str(resume_from).lower(), resume_from)
     _check_writable(folder)
-    replaced = _run_files(folder) if overwrite else [folder / CARD, folder / CONFIG]
-    _refuse_foreign(folder, replaced)
+    # What this run will remove or write over must have been written by a run, not by the user.
+    replaced_paths = _run_files(folder) if overwrite else [folder / CARD, folder / CONFIG]
+    _refuse_foreign(folder, replaced_paths)
+    # The model to start from may lie in the old run, which is removed before the model is loaded.
     model = Path(str(config.get("model_name_or_path"))).resolve()
-    if overwrite and any(path.resolve() in (model, *model.parents) for path in replaced):
+    if overwrite and any(path.resolve() in (model, *model.parents) for path in replaced_paths):
         raise ValueError(
             f"Expected a model_name_or_path that overwrite does not remove, got {str(model)!r} in {str(folder)!r}. "
             "Give another output_dir, or move the model."
@@ -116,17 +119,26 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> tuple[Path |
         return None, []
     checkpoint = last_complete_checkpoint(folder) if resume_from == "last" else Path(resume_from)
     if checkpoint is not None:
-        return checkpoint, _check_resume(folder, checkpoint, config, processes)
+        return checkpoint, _resume_notes(folder, checkpoint, config, processes)
+    # There is no checkpoint to resume from: `last` was asked of a run that saved none.
     if (folder / CHECKPOINT).is_dir():
         raise ValueError(
             f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
             "Start again with --overwrite, or start another run from its checkpoint/."
         )
-    return None, _refuse_other_config(folder, config)
+    # It was stopped before its first checkpoint, and begins again with the same configuration.
+    return None, _allowed_changes(folder, config)
 
 
-def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
-    """Refuse a checkpoint from which this run cannot be resumed; return lines on the differences that are allowed."""
+def _resume_notes(folder: Path, checkpoint: Path, config: Mapping[str, Any], processes: int) -> list[str]:
+    """Return lines to print on how this run may differ from the one that wrote a checkpoint; refuse if it must not.
+
+    Args:
+        folder: the `output_dir` of this run.
+        checkpoint: from which it resumes, in this folder or in that of another run.
+        config: of this run.
+        processes: how many it has.
+    """
     _refuse_incomplete(checkpoint)
     if config.get("sync_ref_model"):
         raise ValueError(
@@ -134,15 +146,17 @@ def _check_resume(folder: Path, checkpoint: Path, config: Mapping[str, Any], pro
             "reference model, which would start from the beginning again."
         )
     if checkpoint.resolve().parent != folder.resolve():
+        # The checkpoint continues in a fresh folder: one with a run would then hold two.
         _refuse_run(folder, "or resume in the folder of the checkpoint")
-    notes = _refuse_other_config(checkpoint.parent, config)
+    notes = _allowed_changes(checkpoint.parent, config)
+    # Each process saves its random state. Where these files were not copied, the number is not known.
     earlier_processes = len(list(checkpoint.glob("rng_state*.pth")))
     if earlier_processes not in (0, processes):
         notes.append(
             f"Goes on in {processes} processes instead of {earlier_processes}: samples differ from those of a run that "
             "was never stopped."
         )
-    return notes + _refuse_later(folder, checkpoint)
+    return notes + _skipped_checkpoints(folder, checkpoint)
 
 
 def claim(config: Mapping[str, Any]) -> None:
@@ -191,7 +205,7 @@ def _refuse_run(folder: Path, remedy: str) -> None:
 
 
 def _refuse_foreign(folder: Path, paths: Sequence[Path]) -> None:
-    """Refuse a folder in which one of these paths exists although no run wrote there."""
+    """Refuse a folder in which one of these paths exists although no run wrote there: its versions are missing."""
     foreign_names = [path.name for path in paths if path.exists()]
     if foreign_names and not (folder / VERSIONS).exists():
         raise ValueError(
@@ -210,8 +224,8 @@ def _refuse_incomplete(checkpoint: Path) -> None:
     missing = [name for name in _CHECKPOINT_FILES if not (checkpoint / name).is_file()]
     # FSDP names the file of an optimizer optimizer.bin; FSDP and DeepSpeed write the shards of one into folders.
     optimizer_names = ("optimizer.bin", "optimizer_*", "global_step*")
-    sharded = any(any(checkpoint.glob(name)) for name in optimizer_names)
-    if missing and not (sharded and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
+    has_sharded_optimizer = any(any(checkpoint.glob(name)) for name in optimizer_names)
+    if missing and not (has_sharded_optimizer and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
             f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
@@ -249,36 +263,36 @@ def _check_writable(folder: Path) -> None:
         ) from error
 
 
-def _refuse_other_config(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """Refuse a configuration that differs from that of the earlier run; return lines on the allowed differences.
+def _allowed_changes(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """Return lines to print: the options and versions that changed since an earlier run; refuse other options.
 
     Args:
-        folder: the run to resume, with its configuration and versions.
+        folder: of the earlier run, with its configuration and versions; without them there is nothing to compare.
         config: of the run that resumes it.
     """
     if not (folder / CONFIG).is_file():
         return []
-    before = _read(folder / CONFIG, parse_yaml) or {}
+    old_config = _read(folder / CONFIG, parse_yaml) or {}
     new_versions = versions()
     # A run whose versions are not known counts as one of the same.
     old_versions = _read(folder / VERSIONS, json.loads) or new_versions
-    updated = [name for name, version in new_versions.items() if old_versions.get(name) != version]
-    free = [name for name in {*before, *config} if _FREE.fullmatch(name)]
-    if updated:
+    updated_packages = [name for name, version in new_versions.items() if old_versions.get(name) != version]
+    changeable_names = [name for name in {*old_config, *config} if _CHANGEABLE.fullmatch(name)]
+    if updated_packages:
         # A newer library has options that the older one did not know.
-        free += [name for name in config if name not in before]
+        changeable_names += [name for name in config if name not in old_config]
     remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
-    changes = check_settings(folder, before, config, remedy, may_change=free)
+    changes = check_settings(folder, old_config, config, remedy, may_change=changeable_names)
     # The user has just typed where and that it resumes; an option that the older library did not know is no change.
-    not_told = {"resume_from_checkpoint", "overwrite", "output_dir"} | (changes.keys() - before.keys())
-    notes = [f"Goes on with {change}." for name, change in changes.items() if name not in not_told]
-    for name in updated:
+    unmentioned_names = {"resume_from_checkpoint", "overwrite", "output_dir"} | (changes.keys() - old_config.keys())
+    notes = [f"Goes on with {change}." for name, change in changes.items() if name not in unmentioned_names]
+    for name in updated_packages:
         notes.append(f"Goes on with {name} {new_versions[name]} instead of {old_versions.get(name)}.")
     return notes
 
 
-def _refuse_later(folder: Path, checkpoint: Path) -> list[str]:
-    """Refuse complete checkpoints after the one to resume from; return a line for each incomplete one."""
+def _skipped_checkpoints(folder: Path, checkpoint: Path) -> list[str]:
+    """Return a line to print for each incomplete checkpoint after the one to resume from; refuse complete ones."""
     later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
     complete_names = [path.name for path in later if _is_complete(path)]
     if complete_names:
