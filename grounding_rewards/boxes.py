@@ -47,7 +47,7 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
     if isinstance(boxes, np.ndarray) and boxes.dtype == np.float64 and boxes.ndim == 2 and boxes.shape[1] == 4:
         return boxes
     if isinstance(boxes, np.ndarray) and boxes.dtype == object:
-        # As pandas hands out a cell of a parquet file: an array of arrays, which numpy takes for no numbers.
+        # As pandas hands out a cell of a parquet file: an array of arrays, which numpy does not convert to numbers.
         boxes = list(boxes)
     try:
         array = np.asarray(boxes, dtype=np.float64)
@@ -55,6 +55,7 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
         raise ValueError(
             f"Expected rows of four numbers for `{argument}`, got {boxes!r:.200}. Give every box as [x1, y1, x2, y2]."
         ) from None
+    # "No boxes" may be written [], [[]] or as an array without rows.
     if array.shape in ((0,), (1, 0), (0, 4)):
         return np.zeros((0, 4))
     if array.ndim != 2 or array.shape[1] != 4:
@@ -126,7 +127,6 @@ def box_area(boxes: Boxes) -> NDArray[np.float64]:
 
 #: How far a box may stick out of the image by rounding, as a part of the longer side.
 _EDGE = 1e-6
-_PLAIN = frozenset({int, float})
 
 
 def is_box(box: object) -> bool:
@@ -146,7 +146,7 @@ def is_number(value: object) -> TypeGuard[float]:
     (True, False, False, False, False)
     """
     # Asking whether a value is Real takes ten times as long, and a log has millions.
-    is_real = type(value) in _PLAIN or (isinstance(value, Real) and not isinstance(value, bool))
+    is_real = type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
     try:
         return is_real and math.isfinite(cast("float", value))
     except OverflowError:
@@ -178,8 +178,9 @@ def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str |
     if size is None:
         return None
     width, height = size
-    # Of a side that is not known, NaN, `max` would make the whole.
-    slack = _EDGE * (height if math.isnan(width) else max(size))
+    # An unknown side is NaN, which no comparison below is true of. `max` would return NaN only if the width is.
+    longer_side = height if math.isnan(width) else max(size)
+    slack = _EDGE * longer_side
     if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
         return "off-image"
     if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
@@ -234,8 +235,7 @@ def to_xyxy(boxes: Boxes, order: str) -> Boxes:
         >>> to_xyxy(np.array([[25.0, 40.0, 30.0, 40.0]]), "cxcywh")
         array([[10., 20., 40., 60.]])
     """
-    a, b, c, d = np.moveaxis(boxes, -1, 0)
-    return np.stack(ORDERS[order].to_xyxy(a, b, c, d), axis=-1)
+    return np.stack(ORDERS[order].to_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
 
 
 def from_xyxy(boxes: Boxes, order: str) -> Boxes:
@@ -247,8 +247,7 @@ def from_xyxy(boxes: Boxes, order: str) -> Boxes:
         >>> from_xyxy(np.array([[10.0, 20.0, 40.0, 60.0]]), "yxyx")
         array([[20., 10., 60., 40.]])
     """
-    x1, y1, x2, y2 = np.moveaxis(boxes, -1, 0)
-    return np.stack(ORDERS[order].from_xyxy(x1, y1, x2, y2), axis=-1)
+    return np.stack(ORDERS[order].from_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -380,45 +379,50 @@ def space_frame(
         return Frame(space.offset, size=image, unit=resized, origin=0.0)
     if space.frame == "image":
         return Frame(space.offset, size=image, unit=space.unit, origin=0.0)
-    # A square around the image ("padded"), or in its middle ("cropped").
-    longest_or_shortest = np.max if space.frame == "padded" else np.min
-    side = longest_or_shortest(image, axis=-1, keepdims=True)
+    # A square as long as the longer side, around the image, or as the shorter one, in its middle.
+    side_of_square = np.max if space.frame == "padded" else np.min
+    side = side_of_square(image, axis=-1, keepdims=True)
     # origin = (W - side) / 2, towards 0: negative for padding, positive for a crop
     return Frame(space.offset, size=side, unit=space.unit, origin=np.trunc((image - side) / 2))
 
 
-def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
-    """The side that each coordinate of a box is measured on: width, height, width, height in the last axis.
+def _sizes(space: CoordinateSpace, **sizes: ArrayLike | None) -> NDArray[np.float64]:
+    """Return the size that each coordinate of a box is measured on, (..., 4): width, height, width, height.
+
+    Args:
+        space: named in the error.
+        sizes: a width and a height, each a number or an array of them, under the names that the error gives them.
 
     Raises:
         ValueError: a size is missing or not a positive finite number.
     """
-    width, height = sizes = [_as_sizes(value) for value in sides.values()]
+    width, height = arrays = [_as_sizes(size) for size in sizes.values()]
     if width.shape != height.shape:
         width, height = np.broadcast_arrays(width, height)
+    # The first axis, of the four coordinates, becomes the last.
     corners = np.array((width, height, width, height)).transpose(*range(1, width.ndim + 1), 0)
     if positive_sizes(corners).all():
         return corners
-    for (argument, value), numbers in zip(sides.items(), sizes, strict=True):
-        unusable = ~positive_sizes(numbers)
-        if unusable.any():
-            row = np.flatnonzero(unusable)[0]
-            text = repr(value)
+    for (argument, size), numbers in zip(sizes.items(), arrays, strict=True):
+        unusable_rows = np.flatnonzero(~positive_sizes(numbers))
+        if len(unusable_rows):
+            row = unusable_rows[0]
+            got = repr(size)
             if numbers.ndim:
-                text = f"{'none' if np.isnan(numbers[row]) else numbers[row]} in row {row}"
+                got = f"{'none' if np.isnan(numbers[row]) else numbers[row]} in row {row}"
             # Nothing is guessed: wherever the processor resizes, every box would be off by that factor.
             raise ValueError(
-                f"Expected a positive number for `{argument}`, got {text}. Boxes in {space.name} need it: add "
+                f"Expected a positive number for `{argument}`, got {got}. Boxes in {space.name} need it: add "
                 "`width` and `height` in pixels, or `image` to a dataset; the sizes behind the processor are filled in "
                 "by `grounding_rewards.data.dataset_columns.add_columns(dataset, processor, box_format)`."
             )
     return corners
 
 
-def _as_sizes(value: ArrayLike | None) -> NDArray[np.float64]:
-    """A size as numbers; NaN, which is no size, for a value that is no number."""
+def _as_sizes(size: ArrayLike | None) -> NDArray[np.float64]:
+    """Return a size, or the sizes of many images, as an array; NaN, which is no size, for None and for no numbers."""
     try:
-        return np.array(np.nan if value is None else value, dtype=np.float64)
+        return np.array(np.nan if size is None else size, dtype=np.float64)
     except (TypeError, ValueError):
         return np.array(np.nan)
 
@@ -505,8 +509,9 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
     """
     row1, column1 = divmod(upper_left, patches)
     row2, column2 = divmod(lower_right, patches)
-    # Clamp first: a float cannot hold every integer.
+    # A model may write a cell far below the image, even a number that no float can hold.
     row1, row2 = min(row1, patches), min(row2, patches)
+    # How far from their outer edges the box begins in its first cell and ends in its last one.
     margin = 0.0 if row1 == row2 or column1 == column2 else 0.5
     return (
         (column1 + margin) / patches,
@@ -555,6 +560,7 @@ class BoxBatch:
         """Join box arrays; ``argument`` is the name in the error for what is not a box array."""
         arrays = [as_box_array(boxes, argument) for boxes in box_arrays]
         counts = np.array([len(array) for array in arrays], dtype=np.int64)
+        # numpy refuses to join no arrays at all, so an empty one stands in front.
         return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), counts)
 
     def split(self) -> list[Boxes]:
@@ -563,7 +569,7 @@ class BoxBatch:
         return [self.flat[end - n : end] for n, end in zip(self.counts.tolist(), ends, strict=True)]
 
     def padded(self, rows: NDArray[np.intp]) -> Boxes:
-        """Return (len(rows), most boxes, 4), filled up with NaN boxes, which overlap nothing."""
+        """Return the boxes of the chosen rows, (rows, most boxes, 4), filled up with NaN, which overlap nothing."""
         return pad(self.flat, self.counts, rows)
 
     def take(self, rows: NDArray[np.intp]) -> BoxBatch:
@@ -574,30 +580,43 @@ class BoxBatch:
 def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
     """The indices of the values of the chosen rows in a flat array that holds the values of all rows.
 
+    Args:
+        counts: how many values each row has in the flat array.
+        rows: indices of rows, which may repeat.
+
     Example:
         >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
         array([2, 0, 1, 0, 1])
     """
     lengths = counts[rows]
-    starts = (np.cumsum(counts) - counts)[rows]
-    return np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    flat_starts = (np.cumsum(counts) - counts)[rows]
+    chosen_starts = np.cumsum(lengths) - lengths
+    # Each value keeps its place within its row, while the row moves from where it is chosen to where it stands.
+    return np.arange(lengths.sum()) + np.repeat(flat_starts - chosen_starts, lengths)
 
 
 def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """The values of the chosen rows as an array with a row for each, NaN where it has fewer than the longest.
+
+    Args:
+        flat: the values of all rows, one row after the other: numbers, or boxes (total, 4).
+        counts: how many values each row has.
+        rows: indices of rows, which may repeat.
 
     Example:
         >>> pad(np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2]))
         array([[ 1.,  2.],
                [ 3., nan]])
     """
+    # A single completion, as many trainers score it, is the whole array.
     if len(counts) == len(rows) == 1:
         return flat[None].copy()
     lengths = counts[rows]
     longest = int(lengths.max(initial=0))
     values = flat[positions(counts, rows)]
+    # Rows of one length need no NaN.
     if len(values) == len(rows) * longest:
         return values.reshape(len(rows), longest, *flat.shape[1:])
-    dense = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
-    dense[np.arange(longest) < lengths[:, None]] = values
-    return dense
+    padded = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
+    padded[np.arange(longest) < lengths[:, None]] = values
+    return padded

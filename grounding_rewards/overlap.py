@@ -48,11 +48,14 @@ def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
     """
     p, g = _boxes(pred, "pred"), _boxes(gt, "gt")
     n, m = p.shape[-2], g.shape[-2]
-    if n * m <= _FEW_PAIRS and p.size == 4 * n and g.size == 4 * m:
+    is_one_image = p.size == 4 * n and g.size == 4 * m
+    if is_one_image and n * m <= _FEW_PAIRS:
         ious = _iou_of_few(p.reshape(n, 4).tolist(), g.reshape(m, 4).tolist())
         if ious is not None:
-            return np.array(ious, dtype=np.float64).reshape((1,) * (max(p.ndim, g.ndim) - 2) + (n, m))
-    # numpy is slow along a short last axis: of many images with a few boxes, the images are the last one in memory.
+            leading_ones = (1,) * (max(p.ndim, g.ndim) - 2)
+            return np.array(ious, dtype=np.float64).reshape((*leading_ones, n, m))
+    # numpy is slow along a short last axis. There are many images with a few boxes each, so the images become the last
+    # axis in memory.
     p, g = np.asfortranarray(p), np.asfortranarray(g)
     return np.ascontiguousarray(_iou(p[..., :, None, :], g[..., None, :, :]))
 
@@ -73,7 +76,7 @@ def pairwise_giou(pred: ArrayLike, gt: ArrayLike) -> Array:
     p, g = _pairs(pred, gt)
     # In units of the enclosing box no product can overflow or vanish, and |C| = 1.
     _, union = _intersection_and_union(*_in_enclosing_units(p, g))
-    return _or_apart(_iou(p, g) - (1.0 - union), p, g)
+    return _of_valid_pairs(_iou(p, g) - (1.0 - union), p, g, otherwise=-1.0)
 
 
 def pairwise_diou(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -91,7 +94,7 @@ def pairwise_diou(pred: ArrayLike, gt: ArrayLike) -> Array:
     Source: Zheng et al., Distance-IoU Loss, AAAI 2020, equation 7: both distances squared.
     """
     p, g = _pairs(pred, gt)
-    return _or_apart(_iou(p, g) - _centre_penalty(p, g), p, g)
+    return _of_valid_pairs(_iou(p, g) - _centre_penalty(p, g), p, g, otherwise=-1.0)
 
 
 def pairwise_ciou(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -111,11 +114,10 @@ def pairwise_ciou(pred: ArrayLike, gt: ArrayLike) -> Array:
     p, g = _pairs(pred, gt)
     iou = _iou(p, g)
     with np.errstate(all="ignore"):
-        # v = 4/π² (arctan(w_g / h_g) - arctan(w_p / h_p))²,  α = v / ((1 - IoU) + v)
         v = 4 / np.pi**2 * (_aspect(g) - _aspect(p)) ** 2
         alpha = np.where(v > 0, v / ((1 - iou) + v), 0.0)
         ciou = iou - _centre_penalty(p, g) - alpha * v
-    return _or_apart(ciou, p, g)
+    return _of_valid_pairs(ciou, p, g, otherwise=-1.0)
 
 
 def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -136,7 +138,7 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
         # For areas that float64 cannot hold: the intersection's sides relative to the ground truth's own.
         scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
     ioa = np.where(np.isnan(ioa), scaled, ioa)
-    return np.where(valid_boxes(p) & valid_boxes(g), np.clip(ioa, 0.0, 1.0), 0.0)
+    return _of_valid_pairs(np.clip(ioa, 0.0, 1.0), p, g, otherwise=0.0)
 
 
 def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -158,13 +160,14 @@ def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
     """
     p, g = _pairs(pred, gt)
     with np.errstate(all="ignore"):
-        # In units of C, so that squares neither overflow nor vanish.
-        size = np.sqrt(_side(g, 0)) * np.sqrt(_side(g, 1))
-        start, end = ((p[..., :2] - g[..., :2]) / size[..., None], (p[..., 2:] - g[..., 2:]) / size[..., None])
+        # Differences of the corners in units of C, so that squares neither overflow nor vanish.
+        size = (np.sqrt(_side(g, 0)) * np.sqrt(_side(g, 1)))[..., None]
+        start = (p[..., :2] - g[..., :2]) / size
+        end = (p[..., 2:] - g[..., 2:]) / size
         # Δx = (start + end) / 2 and Δw = end - start along each axis, so Δx² + Δw² / 4 = (start² + end²) / 2
         distance = np.sqrt(((start**2 + end**2) / 2).sum(-1))
         nwd = np.exp(-distance)
-    return np.where(valid_boxes(p) & valid_boxes(g), np.nan_to_num(nwd, nan=0.0), 0.0)
+    return _of_valid_pairs(nwd, p, g, otherwise=0.0)
 
 
 def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float = 0.45, *, overlap: str = "iou") -> NDArray[np.int64]:
@@ -196,21 +199,25 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float = 0.45, *, ove
     Source: Felzenszwalb et al., Object Detection with Discriminatively Trained Part-Based Models, PAMI 2010, §5.2; the
     order of equals and the strict comparison are torchvision's.
     """
-    array, ranks = as_box_array(boxes, "boxes"), np.asarray(scores, dtype=np.float64)
-    if ranks.shape != (len(array),):
-        raise ValueError(f"Expected {len(array)} numbers for `scores`, got shape {ranks.shape}. Give one for each box.")
+    array, confidences = as_box_array(boxes, "boxes"), np.asarray(scores, dtype=np.float64)
+    if confidences.shape != (len(array),):
+        raise ValueError(
+            f"Expected {len(array)} numbers for `scores`, got shape {confidences.shape}. Give one for each box."
+        )
     check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.45.")
-    check_word("overlap", overlap, _SUPPRESSED_BY)
-    remaining = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
-    best_boxes = []
+    check_word("overlap", overlap, _OVERLAPS)
+    remaining = np.argsort(np.where(np.isnan(confidences), np.inf, -confidences), kind="stable")
+    kept = []
     while len(remaining):
-        best, remaining = remaining[0], remaining[1:]
-        best_boxes.append(best)
-        remaining = remaining[_SUPPRESSED_BY[overlap](array[[best]], array[remaining])[0] <= iou_threshold]
-    return np.array(best_boxes, dtype=np.int64)
+        best, others = remaining[0], remaining[1:]
+        kept.append(best)
+        overlap_with_best = _OVERLAPS[overlap](array[[best]], array[others])[0]
+        remaining = others[overlap_with_best <= iou_threshold]
+    return np.array(kept, dtype=np.int64)
 
 
-_SUPPRESSED_BY = {"iou": pairwise_iou, "ioa": pairwise_ioa}
+#: What `nms` may measure of a kept box and another one.
+_OVERLAPS = {"iou": pairwise_iou, "ioa": pairwise_ioa}
 
 
 def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
@@ -219,10 +226,11 @@ def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
 
 
 def _boxes(boxes: ArrayLike, argument: str) -> Array:
-    """:func:`as_box_array` for any number of leading dimensions, (..., n, 4)."""
+    """Return boxes as :func:`as_box_array` does, but with any number of leading dimensions, (..., n, 4)."""
     try:
         shape = np.shape(boxes)
-    except ValueError:  # ragged lists
+    except ValueError:
+        # Lists of different lengths, which `as_box_array` refuses in words.
         shape = ()
     if len(shape) > 2 and shape[-1] == 4:
         return np.asarray(boxes, dtype=np.float64)
@@ -243,6 +251,7 @@ def _overlap(p: Array, g: Array, axis: int) -> Array:
 
 def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
     """The area of the intersection and that of the union of each pair."""
+    # In place, as arrays of many pairs are slow to allocate.
     with np.errstate(all="ignore"):
         inter = _overlap(p, g, 0)
         inter *= _overlap(p, g, 1)
@@ -255,29 +264,33 @@ def _iou(p: Array, g: Array) -> Array:
     """The IoU of each pair of boxes that broadcast, 0 for an invalid box."""
     inter, union = _intersection_and_union(p, g)
     valid_p, valid_g = valid_boxes(p), valid_boxes(g)
-    # The usual case, in place: the steps below give the same, which invalid boxes and extreme sizes alone need.
+    # The usual case, in place: only invalid boxes and extreme sizes need the steps below, which else give the same.
     if valid_p.all() and valid_g.all() and union.size and union.min() > _SMALLEST_AREA and union.max() < np.inf:
         inter /= union
         return np.minimum(inter, 1.0, out=inter)
     iou = _safe_ratio(inter, union)
     valid = valid_p & valid_g
-    unmeasured = np.isnan(iou) & valid
-    if unmeasured.any():
-        iou = np.where(unmeasured, _iou_of_extreme_sizes(p, g), iou)
+    is_extreme = np.isnan(iou) & valid
+    if is_extreme.any():
+        iou = np.where(is_extreme, _iou_of_extreme_sizes(p, g), iou)
     return np.where(valid, np.clip(iou, 0.0, 1.0), 0.0)
 
 
 def _iou_of_few(pred: list[list[float]], gt: list[list[float]]) -> list[float] | None:
-    """`_iou` of a few pairs by the same operations, so to the same bit; None where a pair is of an extreme size."""
+    """`_iou` of a few pairs, prediction by prediction, by the same operations, so to the same bit.
+
+    None where a pair is so small or large that float64 cannot hold its area.
+    """
     gt_with_sides = [(*box, box[2] - box[0], box[3] - box[1]) for box in gt]
     ious = []
     for px1, py1, px2, py2 in pred:
         pw, ph = px2 - px1, py2 - py1
         for gx1, gy1, gx2, gy2, gw, gh in gt_with_sides:
-            # What `valid_boxes` asks of both
+            # As `valid_boxes` tells of both: an invalid box overlaps nothing.
             if not (0 < pw < math.inf and 0 < ph < math.inf and 0 < gw < math.inf and 0 < gh < math.inf):
                 ious.append(0.0)
                 continue
+            # Comparisons are faster than `min` and `max`.
             width = (px2 if px2 < gx2 else gx2) - (px1 if px1 > gx1 else gx1)
             height = (py2 if py2 < gy2 else gy2) - (py1 if py1 > gy1 else gy1)
             inter = width * height if width > 0 and height > 0 else 0.0
@@ -329,6 +342,6 @@ def _aspect(boxes: Array) -> Array:
     return np.arctan(_side(boxes, 0) / _side(boxes, 1))
 
 
-def _or_apart(value: Array, p: Array, g: Array) -> Array:
-    """The value of each pair; -1 where a box is invalid or the pair is too large for float64."""
-    return np.where(valid_boxes(p) & valid_boxes(g) & np.isfinite(value), value, -1.0)
+def _of_valid_pairs(values: Array, p: Array, g: Array, *, otherwise: float) -> Array:
+    """The value of each pair; `otherwise` where a box is invalid or the pair is too large for float64."""
+    return np.where(valid_boxes(p) & valid_boxes(g) & np.isfinite(values), values, otherwise)
