@@ -136,7 +136,7 @@ def match_batch(iou: ArrayLike, iou_threshold: float = 0.5, *, matching: str = "
 
 
 def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
-    """The index pairs that the matcher of this name finds in one matrix of IoUs."""
+    """The (prediction, ground truth) index pairs that the matcher of this name finds in one matrix of IoUs."""
     matrix = np.asarray(iou, dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(
@@ -144,7 +144,7 @@ def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
             "Compute it with pairwise_iou(pred, gt); match_batch takes many at once."
         )
     matched = match_batch(matrix[None], iou_threshold, matching=matching)[0]
-    return [(i, j) for i, j in enumerate(matched.tolist()) if j >= 0]
+    return [(prediction, gt) for prediction, gt in enumerate(matched.tolist()) if gt >= 0]
 
 
 # Up to so many pairs a loop in Python is faster than numpy.
@@ -152,65 +152,77 @@ _FEW_PAIRS = 16
 
 
 def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
-    """:func:`greedy_match` of many images, (b, n, m) to (b, n)."""
+    """:func:`greedy_match` of many images, (b, n, m): for each prediction the index of its ground truth or -1, (b, n).
+
+    The predictions of an image take turns, in the order of their best IoU with any ground truth, taken or not, highest
+    first; equal ones as the model wrote them. Each takes the best ground truth that is still free.
+    """
     b, n, m = iou.shape
     if b == 1 and 0 < n * m <= _FEW_PAIRS:
         return np.array([_match_few_greedily(iou[0].tolist(), iou_threshold)], dtype=np.int64)
     if n == 0 or m == 0:
         return np.full((b, n), -1, dtype=np.int64)
-    matched, best, contested = _preferences(iou, iou_threshold)
-    if not len(contested):
+    matched, best_iou, contested_images = _preferences(iou, iou_threshold)
+    # No contest: no two predictions of an image prefer the same ground truth, so each gets it whatever their order.
+    if not len(contested_images):
         return matched
-    # The IoUs with ground truth that is free: where it is taken they become -1.
-    free = iou[contested]
-    rows, contested_matched = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
-    order = np.argsort(-best[contested], axis=1, kind="stable")
-    for rank in range(n):
-        prediction = order[:, rank]
-        candidates = free[rows, prediction]
-        best_gt = candidates.argmax(axis=1)
-        reached = candidates[rows, best_gt]
-        hit = (reached >= iou_threshold) & (reached > 0)
-        contested_matched[rows[hit], prediction[hit]] = best_gt[hit]
-        free[rows[hit], :, best_gt[hit]] = -1.0
-    matched[contested] = contested_matched
+    # Contested images are matched anew, turn by turn, all of them at once.
+    matched[contested_images] = -1
+    turns = np.argsort(-best_iou[contested_images], axis=1, kind="stable")
+    # A copy, in which the IoUs with a ground truth become -1 when it is taken.
+    free_iou = iou[contested_images]
+    for predictions in turns.T:
+        candidates = free_iou[np.arange(len(free_iou)), predictions]
+        best_gt, reached_iou = candidates.argmax(axis=1), candidates.max(axis=1)
+        paired = np.flatnonzero((reached_iou >= iou_threshold) & (reached_iou > 0))
+        matched[contested_images[paired], predictions[paired]] = best_gt[paired]
+        free_iou[paired, :, best_gt[paired]] = -1.0
     return matched
 
 
 def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]:
     """The ground truth that each prediction prefers, its gain there, and the images where two prefer the same one.
 
-    Where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
+    In an image where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
+
+    Args:
+        gain: ``(b, n, m)``, what a matcher wants most of, such as IoU, for each prediction and ground truth.
+        min_gain: no prediction prefers a ground truth with which it gains less.
 
     Returns:
         ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``min_gain``;
-        ``(b, n)`` that gain; and the images in which two predictions prefer the same one.
+        ``(b, n)`` that gain; and the indices of the images in which two predictions prefer the same one.
     """
     # numpy is slow along a short last axis, and fast where the images are the last one in memory.
-    best = np.asfortranarray(gain).max(axis=2)
-    has_preference = (best >= min_gain) & (best > 0)
+    best_gain = np.asfortranarray(gain).max(axis=2)
+    has_preference = (best_gain >= min_gain) & (best_gain > 0)
     preferred = np.where(has_preference, gain.argmax(axis=2), -1)
-    # Predictions without a preference get numbers of their own, so that none of them are equal.
+    # Two equal neighbours after sorting are a contest. Predictions without a preference get a number each, -1, -2, …,
+    # so that no two of them are equal.
     sorted_preferences = np.sort(np.where(has_preference, preferred, -1 - np.arange(gain.shape[1])), axis=1)
     is_contested = (sorted_preferences[:, 1:] == sorted_preferences[:, :-1]).any(axis=1)
-    return preferred, best, np.flatnonzero(is_contested)
+    return preferred, best_gain, np.flatnonzero(is_contested)
 
 
-def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
-    """`_match_greedily` of one image with a few boxes; writes into ``free``, the IoUs with free ground truth."""
-    matched = [-1] * len(free)
-    negative_best = [-max(row) for row in free]
-    for prediction in sorted(range(len(free)), key=negative_best.__getitem__):
-        reached = max(free[prediction])
-        if reached >= iou_threshold and reached > 0:
-            matched[prediction] = gt = free[prediction].index(reached)
-            for row in free:
+def _match_few_greedily(free_iou: list[list[float]], iou_threshold: float) -> list[int]:
+    """`_match_greedily` of one image with a few boxes, in plain Python.
+
+    Writes into ``free_iou``, a row for each prediction: the IoUs with a ground truth become -1 when it is taken.
+    """
+    matched = [-1] * len(free_iou)
+    # Before any ground truth is taken; negative, as the highest comes first and sorting keeps the order of equal ones.
+    turn_keys = [-max(row) for row in free_iou]
+    for prediction in sorted(range(len(free_iou)), key=turn_keys.__getitem__):
+        reached_iou = max(free_iou[prediction])
+        if reached_iou >= iou_threshold and reached_iou > 0:
+            matched[prediction] = gt = free_iou[prediction].index(reached_iou)
+            for row in free_iou:
                 row[gt] = -1.0
     return matched
 
 
-# What a pair is worth beside its IoU: more than all IoUs of an image together, and little enough to tell IoUs that
-# differ by 1e-9.
+# What a pair is worth to `most_hits` beside its IoU: more than all IoUs of an image together, so that one more pair
+# always wins, and little enough to tell IoUs that differ by 1e-9.
 _PAIR = float(1 << 20)
 
 MATCHERS: dict[str, Callable[[Array, float], Indices]] = {
@@ -224,7 +236,16 @@ MATCHERS: dict[str, Callable[[Array, float], Indices]] = {
 
 
 def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
-    """Maximise the total gain in every matrix of the batch and keep the pairs whose IoU reaches the threshold."""
+    """Maximise the total gain of every image, then keep the pairs whose IoU reaches the threshold.
+
+    Args:
+        iou: (b, n, m).
+        gain: (b, n, m), what each pair adds to the total: its IoU, or what a matcher makes of that.
+        iou_threshold: τ.
+
+    Returns:
+        (b, n), for each prediction the index of its ground truth or -1.
+    """
     b, n, m = iou.shape
     if n == 0 or m == 0:
         return np.full((b, n), -1, dtype=np.int64)
@@ -232,33 +253,35 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
         few = _assign_few(iou[0].tolist(), gain[0].tolist(), iou_threshold)
         if few is not None:
             return np.array([few], dtype=np.int64)
-    matched, _, contested = _preferences(gain, 0.0)
-    if len(contested):
+    # The threshold comes after the assignment: here no gain above 0 is too small.
+    matched, _, contested_images = _preferences(gain, min_gain=0.0)
+    if len(contested_images):
         # Imported here because scipy.optimize takes longer to load than the rest of the package.
         from scipy.optimize import linear_sum_assignment
-    for k in contested:
+    for image in contested_images:
         # Leave out boxes without any overlap: they add nothing to the total, and padding must not decide a tie.
-        overlaps = gain[k] > 0
+        overlaps = gain[image] > 0
         rows, columns = np.flatnonzero(overlaps.any(axis=1)), np.flatnonzero(overlaps.any(axis=0))
-        pred_index, gt_index = linear_sum_assignment(gain[k][np.ix_(rows, columns)], maximize=True)
-        matched[k] = -1
-        matched[k, rows[pred_index]] = columns[gt_index]
-    reached = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
-    return np.where((reached >= iou_threshold) & (reached > 0), matched, -1)
+        pred_index, gt_index = linear_sum_assignment(gain[image][np.ix_(rows, columns)], maximize=True)
+        matched[image] = -1
+        matched[image, rows[pred_index]] = columns[gt_index]
+    # Index 0 stands in for -1, no ground truth, which stays -1 whatever IoU is looked up there.
+    reached_iou = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+    return np.where((reached_iou >= iou_threshold) & (reached_iou > 0), matched, -1)
 
 
 def _assign_few(iou: list[list[float]], gain: list[list[float]], iou_threshold: float) -> list[int] | None:
-    """`_assign` of one image with a few boxes; None where two predictions prefer the same ground truth."""
+    """`_assign` of one image with a few boxes, as lists; None where two predictions prefer the same ground truth."""
     matched = []
     for row in gain:
-        best = max(row)
-        preferred = row.index(best) if best > 0 else -1
+        best_gain = max(row)
+        preferred = row.index(best_gain) if best_gain > 0 else -1
         if preferred >= 0 and preferred in matched:
             return None
         matched.append(preferred)
-    for i, j in enumerate(matched):
-        if j >= 0 and not (iou[i][j] >= iou_threshold and iou[i][j] > 0):
-            matched[i] = -1
+    for prediction, gt in enumerate(matched):
+        if gt >= 0 and not (iou[prediction][gt] >= iou_threshold and iou[prediction][gt] > 0):
+            matched[prediction] = -1
     return matched
 
 
@@ -329,9 +352,10 @@ def excused_boxes(
     """
     if ignore_many:
         return is_ignored(covered_share(pred, regions), matched, ignore_threshold)
+    # (k, n): which box lies in which region.
     inside = pairwise_ioa(regions, pred) >= ignore_threshold
-    touches = (pairwise_iou(pred, gt) > 0).any(axis=1)
-    candidates = np.flatnonzero(~matched & ~touches & inside.any(axis=0))
+    touches_reference = (pairwise_iou(pred, gt) > 0).any(axis=1)
+    candidates = np.flatnonzero(~matched & ~touches_reference & inside.any(axis=0))
     excused = np.zeros(len(matched), dtype=np.bool_)
     if len(candidates):
         from scipy.optimize import linear_sum_assignment
@@ -340,17 +364,18 @@ def excused_boxes(
         # more than a later one, the set that is worth most is the largest, and has the first boxes that it can.
         worth = inside[:, candidates] * np.arange(len(candidates), 0, -1)
         region, box = linear_sum_assignment(worth, maximize=True)
+        # A region that holds none of the boxes left for it gets one too, which is worth nothing.
         excused[candidates[box[worth[region, box] > 0]]] = True
     return excused
 
 
-def is_ignored(share: Array, matched: NDArray[np.bool_], iou_threshold: float | Array) -> NDArray[np.bool_]:
+def is_ignored(share: Array, matched: NDArray[np.bool_], min_share: float | Array) -> NDArray[np.bool_]:
     """Which predicted boxes an ignored region takes out of the count: unmatched ones with enough of their area in it.
 
     Args:
         share: ``(..., n)`` of :func:`covered_share`.
         matched: ``(..., n)`` whether the box has a reference box.
-        iou_threshold: in (0, 1].
+        min_share: the share of a box's area from which on it is ignored, in (0, 1].
 
     Returns:
         ``(..., n)``; the arguments are broadcast.
@@ -359,7 +384,7 @@ def is_ignored(share: Array, matched: NDArray[np.bool_], iou_threshold: float | 
         >>> is_ignored(np.array([0.8, 0.8, 0.4]), np.array([False, True, False]), 0.5)
         array([ True, False, False])
     """
-    return (share >= iou_threshold) & ~matched
+    return (share >= min_share) & ~matched
 
 
 @dataclass(frozen=True)
@@ -388,23 +413,26 @@ class LabelCodes:
         texts: list[str] = []
         code_of_key: dict[Hashable, float] = {}
         # By label as it is written, so that the key of each is made once.
-        code_of: dict[str | None, float] = {}
+        code_of_label: dict[str | None, float] = {}
         # The references first: `texts` has a label as they write it.
         for label in dict.fromkeys([*gt, *pred]):
             if label is None or not label.strip():
-                code_of[label] = np.nan
+                code_of_label[label] = np.nan
                 continue
             key = key_of(label)
             if key not in code_of_key:
                 code_of_key[key] = float(len(texts))
                 texts.append(label)
-            code_of[label] = code_of_key[key]
-        pred_codes = np.array([code_of[label] for label in pred], dtype=np.float64)
-        gt_codes = np.array([code_of[label] for label in gt], dtype=np.float64)
+            code_of_label[label] = code_of_key[key]
+        pred_codes, gt_codes = (np.array([code_of_label[label] for label in labels], float) for labels in (pred, gt))
         return LabelCodes(pred_codes, gt_codes, tuple(texts), label_matching)
 
     def agree(self, pred: ArrayLike, gt: ArrayLike) -> NDArray[np.bool_]:
         """Which pairs of labels agree, elementwise: equal ones, and under ``"synonyms"`` some others.
+
+        Args:
+            pred: codes out of `pred`, of any shape that broadcasts with `gt`.
+            gt: codes out of `gt`. NaN, no label, agrees with nothing.
 
         Example:
             >>> codes = LabelCodes.of(["Effusion", "mass"], ["left pleural effusion"], "synonyms")
@@ -415,9 +443,10 @@ class LabelCodes:
         agree = pred == gt
         if self.label_matching == "exact":
             return agree
+        # Imported here because only this rule needs the vocabulary.
         from grounding_rewards.labels import are_synonyms
 
-        # Not transitive (a label without a side agrees with both sides), so comparing codes is not enough.
+        # Labels of two codes may agree all the same: "effusion" and "left effusion" do.
         unsettled = ~(agree | np.isnan(pred) | np.isnan(gt))
         count = len(self.texts)
         # A pair of codes as one number, so that each distinct pair is asked once.
