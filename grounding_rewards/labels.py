@@ -98,17 +98,17 @@ def are_synonyms(a: str, b: str) -> bool:
         >>> are_synonyms("left lung", "lung"), are_synonyms("Nodule/Mass", "nodule")
         (False, False)
     """
-    first, second = normalize_label(a), normalize_label(b)
-    if first.name != second.name:
+    label_a, label_b = normalize_label(a), normalize_label(b)
+    if label_a.name != label_b.name:
         return False
-    if first.name in _file()["anatomy"]:
-        return first.laterality == second.laterality
-    return {first.laterality, second.laterality} != {"left", "right"}
+    if label_a.name in _file()["anatomy"]:
+        return label_a.laterality == label_b.laterality
+    return {label_a.laterality, label_b.laterality} != {"left", "right"}
 
 
 @cache
 def vocabulary() -> Mapping[str, tuple[str, ...]]:
-    """The synonyms, in any dataset, of each finding and part of the chest, by its shared name.
+    """The synonyms that hold in any dataset, of each finding and part of the chest by its shared name.
 
     Example:
         >>> vocabulary()["pleural effusion"][0]
@@ -131,38 +131,39 @@ def anatomy() -> frozenset[str]:
 
 @lru_cache(maxsize=16384)
 def _normalize(text: str, dataset: str | None) -> Label:
-    """:func:`normalize_label` of a text that is not too long to be kept."""
+    """:func:`normalize_label` of a text that is not too long to be kept: the words, then ever fewer, are looked up."""
     words = _words(text)
+    # A letter may be part of a name that has an entry; only else is it a side.
     if _look_up(words, dataset) is None:
-        words = _without_initials(words)
+        words = _with_written_sides(words)
     sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
     named_sides = {sides[word] for word in words if word in sides}
-    laterality: str | None = "bilateral"
-    if len(named_sides) < 2:
-        laterality = named_sides.pop() if named_sides else None
-    unsided = [word for word in words if word not in sides]
-    graded = [word for word in unsided if word not in degrees]
-    placed = [word for word in graded if word not in places]
-    findings = _file()["findings"]
+    # "Left and right effusion" names two sides.
+    laterality = "bilateral" if len(named_sides) > 1 else next(iter(named_sides), None)
+    without_sides = [word for word in words if word not in sides]
+    without_degrees = [word for word in without_sides if word not in degrees]
+    without_places = [word for word in without_degrees if word not in places]
     # Words of size and place are part of an organ's name: the lower abdomen is not the abdomen.
-    for candidate, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
+    candidates = ((words, True), (without_sides, True), (without_degrees, False), (without_places, False))
+    for candidate, may_be_anatomy in candidates:
         name = _look_up(candidate, dataset)
-        if name is not None and (may_be_anatomy or name in findings):
-            # Prefer an entry with the side in its name: the left heart is not a heart on the left.
-            if f"{laterality} {name}" in vocabulary():
-                name = f"{laterality} {name}"
-            if not sides.keys().isdisjoint(_words(name)):
-                laterality = None
-            return Label(name, laterality, text, known=True)
+        if name is None or (name in anatomy() and not may_be_anatomy):
+            continue
+        # Prefer an entry with the side in its name: the left heart is not a heart on the left.
+        if f"{laterality} {name}" in vocabulary():
+            name = f"{laterality} {name}"
+        if not sides.keys().isdisjoint(_words(name)):
+            laterality = None
+        return Label(name, laterality, text, known=True)
     return _unknown(text, laterality)
 
 
-def _without_initials(words: list[str]) -> list[str]:
+def _with_written_sides(words: list[str]) -> list[str]:
     """The words with a single L or R at their start or end written out.
 
     Example:
-        >>> _without_initials(["l", "effusion"]), _without_initials(["level", "l", "x"]), _without_initials(["l"])
-        (['left', 'effusion'], ['level', 'l', 'x'], ['l'])
+        >>> [_with_written_sides(words) for words in (["l", "effusion"], ["level", "l", "x"], ["l"])]
+        [['left', 'effusion'], ['level', 'l', 'x'], ['l']]
     """
     if len(words) < 2:
         return words
@@ -175,11 +176,14 @@ def _unknown(text: str, laterality: str | None) -> Label:
 
 
 def _look_up(words: list[str], dataset: str | None) -> str | None:
-    """The shared name of these words, the last of them in the singular or the plural; None without an entry."""
-    dataset_index, index = _dataset_index(dataset), _names_by_key()
+    """The shared name of these words, the last of them as it is or in the singular; None without an entry.
+
+    The dataset's own words come before those of all datasets.
+    """
+    dataset_names, shared_names = _dataset_names(dataset), _shared_names()
     singular = [*words[:-1], *map(_singular, words[-1:])]
     for key in (" ".join(words), " ".join(singular)):
-        name = dataset_index.get(key) or index.get(key)
+        name = dataset_names.get(key) or shared_names.get(key)
         if name is not None:
             return name
     return None
@@ -191,7 +195,7 @@ def _words(text: str) -> list[str]:
 
 
 def _key(text: str) -> str:
-    """The words of a label as the key of an index."""
+    """The words of a label as `_look_up` asks for them."""
     return " ".join(_words(text))
 
 
@@ -215,20 +219,21 @@ def _file() -> dict[str, Any]:
 
 
 @cache
-def _names_by_key() -> dict[str, str]:
+def _shared_names() -> dict[str, str]:
     """The shared name of every word that counts in all datasets, by its key."""
-    index = {}
+    names = {}
     for name, synonyms in vocabulary().items():
         for word in (name, *synonyms):
-            index[_key(word)] = name
+            names[_key(word)] = name
     for dataset in _file()["datasets"].values():
+        # Words that mean something else, or nothing, in other datasets.
         excluded = dataset.get("own_words", ())
-        index |= {_key(label): name for label, name in dataset["labels"].items() if label not in excluded}
-    return index
+        names |= {_key(label): name for label, name in dataset["labels"].items() if label not in excluded}
+    return names
 
 
 @cache
-def _dataset_index(dataset: str | None) -> dict[str, str]:
+def _dataset_names(dataset: str | None) -> dict[str, str]:
     """The shared name of every label of a dataset, by its key; none for a dataset that is not known."""
     labels = _file()["datasets"].get(dataset, {}).get("labels", {})
     return {_key(label): name for label, name in labels.items()}
