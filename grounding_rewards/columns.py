@@ -40,7 +40,7 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
     """The frame of each box, by the format and the image of its row; sizes that are missing or illegal are refused.
 
     Args:
-        formats: of each row.
+        formats: the box format of each row.
         sizes: (rows, 4), from :func:`image_sizes`.
         counts: boxes of each row.
 
@@ -51,22 +51,21 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
         Frame(offset=0.0, size=array([[640., 480., 640., 480.],
                [640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
-    n = len(formats)
     spaces = list({id(fmt.space): fmt.space for fmt in formats}.values())
     if len(spaces) == 1:
         frame = space_frame(spaces[0], *sizes.T)
     else:
-        # Offset, size, unit and origin of each row.
-        numbers = np.empty((4, n, 4))
+        # The four parts of a frame, offset, size, unit and origin, of each row.
+        parts = np.empty((4, len(formats), 4))
         for space in spaces:
             in_space = np.array([fmt.space is space for fmt in formats], dtype=bool)
             # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
             checked_sizes = np.where(in_space[:, None], sizes, 1.0)
-            for rows, rows_in_space in zip(numbers, space_frame(space, *checked_sizes.T), strict=True):
-                rows[in_space] = np.broadcast_to(rows_in_space, (n, 4))[in_space]
-        frame = Frame(*numbers)
-    of_boxes = [np.repeat(rows, counts, axis=0) if isinstance(rows, np.ndarray) else rows for rows in frame]
-    return Frame(*of_boxes)
+            for part, part_in_space in zip(parts, space_frame(space, *checked_sizes.T), strict=True):
+                part[in_space] = np.broadcast_to(part_in_space, part.shape)[in_space]
+        frame = Frame(*parts)
+    # From a row each to a box each; a number alone holds for all of them.
+    return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
 
 
 def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
@@ -83,7 +82,6 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
                [512.,  nan,  nan,  nan]])
     """
     sides = [column_of(columns, side, n) for side in SIZE_COLUMNS]
-    unknown = [math.nan] * n
     images = column_of(columns, "image", n)
     if images is not None:
         widths, heights = (list([None] * n if side is None else side) for side in sides[:2])
@@ -91,12 +89,13 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
             if widths[k] is None and heights[k] is None:
                 # Only here, as a column of a dataset decodes each image that is looked at.
                 size = getattr(images[k], "size", None)
-                # That of an array is no tuple.
+                # A PIL image has a tuple; the `size` of an array is how many numbers it has.
                 if isinstance(size, tuple):
                     widths[k], heights[k] = size
         sides[:2] = widths, heights
+    unknown = [math.nan] * n
     try:
-        # None becomes NaN.
+        # numpy makes NaN of None.
         return np.array([unknown if values is None else values for values in sides], dtype=np.float64).T
     except (TypeError, ValueError):
         raise ValueError(
@@ -141,16 +140,16 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
             "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
         )
     else:
-        boxes, texts = _checked_boxes(box_lists, lambda k: ("boxes", k)), None
+        boxes, labels = _checked_boxes(box_lists, lambda k: ("boxes", k)), None
         if labelled:
-            labels = column_of(columns, "labels", n)
-            if labels is None:
+            label_lists = column_of(columns, "labels", n)
+            if label_lists is None:
                 raise ValueError(
                     "Expected a column `labels` with the label of every reference box, got none. "
                     'Add it to the dataset, or use label_matching="ignore".'
                 )
-            texts = _reference_labels(labels, boxes, lambda k: ("labels", k))
-        references = References(boxes, texts)
+            labels = _reference_labels(label_lists, boxes, lambda k: ("labels", k))
+        references = References(boxes, labels)
     flat = references.boxes.flat
     # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
     # The right edge of the first box nearly always tells that they are pixels, without a look at the others.
@@ -187,17 +186,18 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
         return
     width, height = sizes[:, 0], sizes[:, 1]
     # Every completion comes here. So all edges are compared at once, and only where one is crossed `reference_defect`
-    # says of each box whether that is more than rounding; plain numbers are faster than arrays for a single row.
+    # says of each box whether that is more than rounding. Plain numbers are faster than arrays for a single row.
     if len(counts) == 1:
         x1, y1, x2, y2 = flat.T.tolist()
         if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
             return
-    # With several readers a row has several entries.
+    # The row of each entry: with several readers a row has several.
     rows = np.arange(len(width)) if references.rows is None else references.rows
     edges = np.repeat(sizes[rows, :2], counts, axis=0)
     if not ((flat[:, 2:] > edges).any() or (flat < 0).any()):
         return
-    for box, entry in zip(flat.tolist(), np.repeat(np.arange(len(counts)), counts).tolist(), strict=True):
+    entry_of_box = np.repeat(np.arange(len(counts)), counts)
+    for box, entry in zip(flat.tolist(), entry_of_box.tolist(), strict=True):
         row = int(rows[entry])
         size = width[row].item(), height[row].item()
         if reference_defect(box, size) is not None:
@@ -239,34 +239,36 @@ def _references_of_readers(
     labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
     labels = column_of(columns, "labels", n) if labelled else None
     entries: list[_Entry] = []
-    for k, readers in enumerate(by_reader):
-        if readers is None:
-            if box_lists is None or box_lists[k] is None:
-                raise ValueError(f"Expected boxes in `reader_boxes` or `boxes`, got none in row {k}. Give one of them.")
-            entries.append(_Entry(k, None, box_lists[k], None if labels is None else labels[k]))
+    for row, drawings in enumerate(by_reader):
+        if drawings is None:
+            if box_lists is None or box_lists[row] is None:
+                raise ValueError(
+                    f"Expected boxes in `reader_boxes` or `boxes`, got none in row {row}. Give one of them."
+                )
+            entries.append(_Entry(row, None, box_lists[row], None if labels is None else labels[row]))
             continue
-        if isinstance(readers, str) or not hasattr(readers, "__len__") or not len(readers):
+        if isinstance(drawings, str) or not hasattr(drawings, "__len__") or not len(drawings):
             raise ValueError(
-                f"Expected a list of box lists, one per reader, for `reader_boxes`, got {readers!r:.200} in row {k}. "
-                "A reader who drew nothing has an empty list; leave None where the row has no readers."
+                f"Expected a list of box lists, one per reader, for `reader_boxes`, got {drawings!r:.200} in row "
+                f"{row}. A reader who drew nothing has an empty list; leave None where the row has no readers."
             )
-        label_lists = None if labels_by_reader is None else labels_by_reader[k]
-        if labelled and (label_lists is None or len(label_lists) != len(readers)):
+        label_lists = None if labels_by_reader is None else labels_by_reader[row]
+        if labelled and (label_lists is None or len(label_lists) != len(drawings)):
             raise ValueError(
-                f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got "
-                f"{label_lists!r:.200} in row {k}. Give every reader's labels in the order of `reader_boxes`."
+                f"Expected one list of labels per reader ({len(drawings)}) for `reader_labels`, got "
+                f"{label_lists!r:.200} in row {row}. Give every reader's labels in the order of `reader_boxes`."
             )
-        for reader, boxes in enumerate(readers):
-            entries.append(_Entry(k, reader, boxes, None if label_lists is None else label_lists[reader]))
+        for reader, boxes in enumerate(drawings):
+            entries.append(_Entry(row, reader, boxes, None if label_lists is None else label_lists[reader]))
 
-    def place(column: str, k: int) -> tuple[str, int]:
-        """The column and the row of the k-th entry, for messages."""
+    def source_of(column: str, k: int) -> tuple[str, int]:
+        """The column and the row that the k-th entry comes from, for messages."""
         return column if entries[k].reader is None else f"reader_{column}", entries[k].row
 
-    batch = _checked_boxes([entry.boxes for entry in entries], functools.partial(place, "boxes"))
+    batch = _checked_boxes([entry.boxes for entry in entries], functools.partial(source_of, "boxes"))
     texts = None
     if labelled:
-        texts = _reference_labels([entry.labels for entry in entries], batch, functools.partial(place, "labels"))
+        texts = _reference_labels([entry.labels for entry in entries], batch, functools.partial(source_of, "labels"))
     rows = np.array([entry.row for entry in entries], dtype=np.intp)
     return References(batch, texts, rows, [entry.reader for entry in entries])
 
@@ -288,12 +290,12 @@ def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
     return _checked_boxes(region_lists, lambda k: ("ignore_boxes", k))
 
 
-#: The column and the row of the k-th list, for error messages.
-_Place = Callable[[int], tuple[str, int]]
+#: A function that gives the column and the row from which the k-th of some lists comes, for error messages.
+_SourceOf = Callable[[int], tuple[str, int]]
 
 
-def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
-    """All labels, one per box; refused where there is not one for every box."""
+def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, source_of: _SourceOf) -> list[str]:
+    """Return all labels, one per box, in one list; refuse labels where there is not one for every box."""
     texts: list[str] = []
     for k, (labels, count) in enumerate(zip(label_lists, boxes.counts, strict=True)):
         if labels is None and not count:
@@ -301,36 +303,41 @@ def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, place: _Place
             continue
         is_one_each = not isinstance(labels, str) and hasattr(labels, "__len__") and len(labels) == count
         if not is_one_each or not all(isinstance(label, str) and label.strip() for label in labels):
-            column, number = place(k)
+            column, row = source_of(k)
             raise ValueError(
-                f"Expected one label for each of {count} boxes for `{column}`, got {labels!r:.200} in row {number}. "
+                f"Expected one label for each of {count} boxes for `{column}`, got {labels!r:.200} in row {row}. "
                 'Name the finding of every box, or use label_matching="ignore".'
             )
         texts += labels
     return texts
 
 
-def _checked_boxes(box_lists: Sequence[Any], place: _Place) -> BoxBatch:
-    """Lists of boxes as a batch; refused where one is no list of boxes, or a box is not valid."""
+def _checked_boxes(box_lists: Sequence[Any], source_of: _SourceOf) -> BoxBatch:
+    """Return lists of boxes as a batch; refuse a list that is none of boxes, or has a box that is not valid."""
     try:
         return _box_batch(box_lists)
     except (TypeError, ValueError):
-        # To find the wrong list is slow, and done only after an error.
+        # Which list is wrong shows list by list: slow, so it is done only after an error.
         for k, boxes in enumerate(box_lists):
             try:
                 _box_batch([boxes])
             except (TypeError, ValueError):
-                column, number = place(k)
+                column, row = source_of(k)
                 raise ValueError(
                     f"Expected a list of finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {boxes!r:.200} in "
-                    f"row {number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height; where "
+                    f"row {row}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height; where "
                     "there is none, the list is empty."
                 ) from None
         raise
 
 
 def _box_batch(box_lists: Sequence[Any]) -> BoxBatch:
-    """Lists of boxes as a batch; a TypeError or ValueError where one is no list of valid boxes."""
+    """Return lists of boxes as a batch.
+
+    Raises:
+        TypeError: something is no list where one is expected.
+        ValueError: something is no valid box. `_checked_boxes` makes a sentence of both.
+    """
     lengths = [len(boxes) for boxes in box_lists]
     boxes = list(chain.from_iterable(box_lists))
     # A text of four letters or digits has the length of a box, and is none.
@@ -362,16 +369,15 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
         )
-    # TRL fills a column with None where only other rows have it.
+    # TRL fills a column with None where only other rows have it. A column of no completions is there, and empty.
     for value in values:
         if value is not None:
             return values
-    # A column of no completions is there, and empty.
     return None if n else values
 
 
 # A whole number: zeros in front, the number itself, and a fraction of 0.
-_NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
+_WHOLE_NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
 
 
 def stated_name(value: Any) -> str | None:
@@ -387,7 +393,7 @@ def stated_name(value: Any) -> str | None:
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = "" if value is None else str(value).strip()
+    text = str(value).strip()
     return None if text.casefold() in _NOTHING else text
 
 
@@ -411,7 +417,7 @@ def patient_key(patient: object) -> str:
     ['3', '3', '3', '3', 'p-07', 'p-07', '0']
     """
     text = str(patient).strip().casefold()
-    number = _NUMBER.fullmatch(text)
+    number = _WHOLE_NUMBER.fullmatch(text)
     return number[1] if number else text
 
 
@@ -435,21 +441,22 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
         >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
         [640]
     """
-    packed = column_of(columns, "ground_truth", n)
-    if packed is None or column_of(columns, "boxes", n) is not None:
+    ground_truths = column_of(columns, "ground_truth", n)
+    if ground_truths is None or column_of(columns, "boxes", n) is not None:
         return columns
     rows = []
-    for k, text in enumerate(packed):
+    for k, truth in enumerate(ground_truths):
         try:
-            row = parse_json(text) if isinstance(text, str) else dict(text)
+            row = parse_json(truth) if isinstance(truth, str) else dict(truth)
             # Raises where they are missing; where each reader drew there need be no other boxes.
             row["reader_boxes" if "reader_boxes" in row else "boxes"]
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
-                f"Expected a JSON object with `boxes` for `ground_truth`, got {text!r:.200} in row {k} ({error}). "
+                f"Expected a JSON object with `boxes` for `ground_truth`, got {truth!r:.200} in row {k} ({error}). "
                 'Write it as {"boxes": [[x1, y1, x2, y2]], "width": 640, "height": 480}.'
             ) from None
         rows.append(row)
+    # The fields of any row become columns, None where a row lacks one.
     unpacked = dict(columns)
     for field in dict.fromkeys(chain.from_iterable(rows)):
         unpacked[field] = [row.get(field) for row in rows]
