@@ -81,12 +81,12 @@ class RankedBoxes:
     """The predicted boxes of one label, image after image.
 
     Attributes:
-        image: ``(n,)`` the image of each box, an index.
-        key: ``(n,)`` place in the ranking, lowest first; infinite for a box without a stated confidence.
+        image: ``(n,)`` the image of each box, an index, or the group of images, see :meth:`by_group`.
+        key: ``(n,)`` by which boxes are ranked, lowest first; infinite for a box without a stated confidence.
         hit: ``(thresholds, n)`` whether the box is right.
         counts: ``(thresholds, n)`` whether the box counts at all.
         references: ``(images,)`` number of reference boxes.
-        ranking: what the key is made from.
+        ranking: by which the key is made, one of :data:`RANKINGS`.
     """
 
     image: Indices
@@ -97,7 +97,7 @@ class RankedBoxes:
     ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
-        """The same boxes, counted by group of images, for instance by patient, instead of by image.
+        """The same boxes with groups of images, for instance those of one patient, in the place of images.
 
         Args:
             group: ``(images,)`` a number from 0 for each image.
@@ -206,7 +206,7 @@ def rank_boxes(
     group_by = "ignore" if together else label_matching
     names, pred_label, gt_label = _number_labels(batch.pred_labels, batch.gt_labels, group_by)
 
-    # Boxes are matched per image and label; `entry` is image * labels + label.
+    # Boxes compete for the reference boxes of their image and label: an entry, whose number is image * labels + label.
     image_numbers = np.arange(len(batch))
     pred_image, gt_image = np.repeat(image_numbers, pred.counts), np.repeat(image_numbers, gt.counts)
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
@@ -217,25 +217,28 @@ def rank_boxes(
     order = np.lexsort((uncertainty, pred_entry))
     # A predicted box without a label is of no entry.
     order = order[pred_label[order] >= 0]
-    place = _place_within(pred_entry[order])
-    is_looked_at = place < max_detections
-    order, place = order[is_looked_at], place[is_looked_at]
+    rank = _rank_within(pred_entry[order])
+    is_looked_at = rank < max_detections
+    order, rank = order[is_looked_at], rank[is_looked_at]
     gt_order = np.argsort(gt_entry, kind="stable")
-    entries = np.unique(np.concatenate([pred_entry[order], gt_entry]))
+    entries, entry_index = np.unique(np.concatenate([pred_entry[order], gt_entry]), return_inverse=True)
+    pred_counts = np.bincount(entry_index[: len(order)], minlength=len(entries))
+    gt_counts = np.bincount(entry_index[len(order) :], minlength=len(entries))
 
+    # Codes are needed only where boxes of different labels stand in one entry.
     codes = None
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
         codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
         codes = replace(codes, pred=codes.pred[order], gt=codes.gt[gt_order])
     hit, counts = _match_entries(
-        BoxBatch(pred.flat[order], _count_sorted(pred_entry[order], entries)),
-        BoxBatch(gt.flat[gt_order], _count_sorted(gt_entry[gt_order], entries)),
+        BoxBatch(pred.flat[order], pred_counts),
+        BoxBatch(gt.flat[gt_order], gt_counts),
         batch.ignore.take(entries // len(names)),
         codes,
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
-    key = place.astype(np.float64) if ranking == "emission" else uncertainty[order]
+    key = rank.astype(np.float64) if ranking == "emission" else uncertainty[order]
 
     by_label = {}
     for number, name in enumerate(names):
@@ -272,39 +275,43 @@ def label_name(label: str | None, label_matching: str) -> str:
 
 
 def _number_labels(
-    pred: Sequence[str | None], gt: Sequence[str | None], label_matching: str
+    pred_labels: Sequence[str | None], gt_labels: Sequence[str | None], label_matching: str
 ) -> tuple[list[str], Indices, Indices]:
-    """The names of all labels, in the order of the alphabet; of each predicted and each reference box the name's index.
+    """The names of all labels in the order of the alphabet, and for each predicted and each reference box its index.
 
-    The index is -1 for a box without a label.
+    The index is of the name of the box's label, -1 for a box without a label. Where labels are not compared, all boxes
+    are of one label, whose name is empty.
     """
-    gt_names = [label_name(label, label_matching) for label in gt]
-    pred_names = [label_name(label, label_matching) for label in pred]
-    compared = label_matching != "ignore"
-    if compared and not all(gt_names):
-        raise ValueError(
-            "Expected a label for every reference box for `images`, got a blank one. "
-            'Name the finding, or use label_matching="ignore".'
-        )
-    names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
+    gt_names = [label_name(label, label_matching) for label in gt_labels]
+    pred_names = [label_name(label, label_matching) for label in pred_labels]
+    names = [""]
+    if label_matching != "ignore":
+        if not all(gt_names):
+            raise ValueError(
+                "Expected a label for every reference box for `images`, got a blank one. "
+                'Name the finding, or use label_matching="ignore".'
+            )
+        names = sorted({*gt_names, *filter(None, pred_names)})
     index_of = {name: i for i, name in enumerate(names)}
     pred_indices = np.array([index_of.get(name, -1) for name in pred_names], dtype=np.int64)
     gt_indices = np.array([index_of.get(name, -1) for name in gt_names], dtype=np.int64)
     return names, pred_indices, gt_indices
 
 
-def _place_within(entries: Indices) -> Indices:
-    """The place of each value among those equal to it, from 0; equal values stand next to each other."""
-    starts = np.flatnonzero(np.diff(entries, prepend=-1))
-    return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
+def _rank_within(groups: Indices) -> Indices:
+    """The rank of each box within its group, from 0; the numbers of groups are from 0 up, equal ones side by side."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    sizes = np.diff(np.append(starts, len(groups)))
+    return np.arange(len(groups)) - np.repeat(starts, sizes)
 
 
 def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[Indices]:
-    """Rows whose counts are equal, so that they can be one array without padding, some at a time.
+    """Yield the indices of rows whose counts are all equal, whose boxes can be one array without padding.
 
     Args:
-        counts: ``(rows, k)`` of boxes.
-        cells: how many cells of an array a row with these counts needs; about a million are worked on at once.
+        counts: ``(rows, k)`` numbers of boxes of k kinds.
+        cells: takes the k counts of a row to the cells of an array that it needs; the indices of rows that need more
+            than about a million together are yielded in several blocks.
 
     Example:
         >>> counts = np.array([(1, 2), (0, 2), (1, 2)])
@@ -313,18 +320,14 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
     """
     if not len(counts):
         return
+    # One number for each row, which is the same where all counts are.
     shape = np.ravel_multi_index(tuple(counts.T), counts.max(axis=0) + 1)
     # Numpy sorts small numbers by their digits, which is fast.
     order = np.argsort(shape.astype(np.min_scalar_type(shape.max())), kind="stable")
-    changes = np.flatnonzero(np.diff(shape[order])) + 1
-    for rows in np.split(order, changes):
+    starts_of_shapes = np.flatnonzero(np.diff(shape[order])) + 1
+    for rows in np.split(order, starts_of_shapes):
         blocks = len(rows) * cells(*counts[rows[0]].tolist()) // _CELLS + 1
         yield from np.array_split(rows, blocks)
-
-
-def _count_sorted(ordered: Indices, entries: Indices) -> Indices:
-    """How often each entry stands in a sorted array."""
-    return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
 
 
 def _match_entries(
@@ -336,15 +339,18 @@ def _match_entries(
     *,
     most_overlap_first: bool,
 ) -> tuple[Mask, Mask]:
-    """Which predicted boxes are right, and which count, at each threshold, ``(thresholds, n)`` each.
+    """Match the boxes of each entry, which is one label on one image, as COCO does.
 
     Args:
-        preds: the predicted boxes of all entries, in the order of the ranking.
-        gts: the reference boxes of all entries.
-        ignore: the regions of their images.
-        codes: of the labels of both, in their order; None if all labels agree.
-        thresholds: ``(t,)``.
-        most_overlap_first: whether the boxes that overlap a reference box most choose first.
+        preds: the predicted boxes of the entries, those of one entry in the order of the ranking.
+        gts: the reference boxes of the entries.
+        ignore: the ignored regions of the image of each entry.
+        codes: of the labels of `preds` and `gts`, in their order; None if all labels of an entry agree.
+        thresholds: ``(t,)`` IoU thresholds.
+        most_overlap_first: whether the boxes that overlap a reference box most choose first, not the first ones.
+
+    Returns:
+        Which predicted boxes are right, and which count, at each threshold, ``(t, n)`` each.
     """
     hit = np.zeros((len(thresholds), len(preds.flat)), dtype=bool)
     counts = np.ones_like(hit)
@@ -352,36 +358,37 @@ def _match_entries(
     for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
         # b entries, each with n predicted boxes, m reference boxes and k regions
         b, (n, m, k) = len(rows), shapes[rows[0]].tolist()
+        # Boxes with nothing to match or to excuse them are wrong and count, as both arrays begin.
         if not n or not m + k:
             continue
-        pred_places, gt_places = positions(preds.counts, rows), positions(gts.counts, rows)
-        boxes = preds.flat[pred_places].reshape(b, n, 4)
-        iou = pairwise_iou(boxes, gts.flat[gt_places].reshape(b, m, 4))
+        pred_positions, gt_positions = positions(preds.counts, rows), positions(gts.counts, rows)
+        boxes = preds.flat[pred_positions].reshape(b, n, 4)
+        iou = pairwise_iou(boxes, gts.flat[gt_positions].reshape(b, m, 4))
         if codes is not None:
-            agreeing = codes.agree(codes.pred[pred_places].reshape(b, n, 1), codes.gt[gt_places].reshape(b, 1, m))
-            iou = np.where(agreeing, iou, 0.0)
-        order = np.tile(np.arange(n), (b, 1))
+            pred_codes, gt_codes = codes.pred[pred_positions], codes.gt[gt_positions]
+            iou = np.where(codes.agree(pred_codes.reshape(b, n, 1), gt_codes.reshape(b, 1, m)), iou, 0.0)
+        choosing_order = np.tile(np.arange(n), (b, 1))
         if most_overlap_first:
-            order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
-        matched = _match(np.take_along_axis(iou, order[..., None], axis=1), thresholds)
+            choosing_order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
+        matched = _match(np.take_along_axis(iou, choosing_order[..., None], axis=1), thresholds)
         # Back into the order of the ranking: the inverse of a permutation is its argsort.
-        matched = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+        matched = np.take_along_axis(matched, np.argsort(choosing_order, axis=1)[:, None, :], axis=2)
         share = covered_share(boxes, ignore.take(rows).flat.reshape(b, k, 4))
         ignored = is_ignored(share[:, None], matched, thresholds[:, None])
-        hit[:, pred_places] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
-        counts[:, pred_places] = ~np.swapaxes(ignored, 0, 1).reshape(len(thresholds), -1)
+        hit[:, pred_positions] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
+        counts[:, pred_positions] = ~np.swapaxes(ignored, 0, 1).reshape(len(thresholds), -1)
     return hit, counts
 
 
 def _match(iou: Array, thresholds: Array) -> Mask:
-    """COCO's matching of many entries of one shape; among equal IoUs the last reference box is taken.
+    """Whether each predicted box takes a reference box, by COCO's rule: each takes the free one that it overlaps most.
 
     Args:
-        iou: ``(b, n, m)``, predictions in the order in which they choose.
-        thresholds: ``(t,)``.
+        iou: ``(b, n, m)`` of the boxes of b entries, predicted boxes in the order in which they choose.
+        thresholds: ``(t,)`` that the IoU has to reach.
 
     Returns:
-        ``(b, t, n)`` whether each prediction is matched.
+        ``(b, t, n)``.
     """
     b, n, m = iou.shape
     gt_taken = np.zeros((b, len(thresholds), m), dtype=bool)
@@ -390,9 +397,9 @@ def _match(iou: Array, thresholds: Array) -> Mask:
         box_iou = iou[:, None, i]
         free = (box_iou >= thresholds[:, None]) & ~gt_taken
         best = np.where(free, box_iou, -1.0).max(axis=2, initial=-1.0)
-        equal = free & (box_iou == best[..., None])
-        # Of reference boxes that overlap equally the last one, as in COCO.
-        gt_taken |= equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        is_best = free & (box_iou == best[..., None])
+        # Of reference boxes that overlap equally the last one, as in COCO: counted from the end it is the first.
+        gt_taken |= is_best & (is_best[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
         matched[..., i] = free.any(axis=2)
     return matched
 
@@ -436,63 +443,68 @@ def mean_average_precision(
     check_word("interpolation", interpolation, INTERPOLATIONS)
     if iou_thresholds is None:
         iou_thresholds = ranked.iou_thresholds
-    thresholds = [ranked.threshold_index(iou) for iou in iou_thresholds]
+    threshold_indices = [ranked.threshold_index(iou) for iou in iou_thresholds]
     parts = Parts.of(groups, ranked.images, seed)
     # A label that no image has is no part of the mean.
-    labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
+    boxes_of_labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
 
     def mean_ap(weights: Array) -> Array:
-        """The metric under weights of the parts, (rows,)."""
-        ap_sums, label_counts = np.zeros((len(thresholds), len(weights))), np.zeros(len(weights))
-        for boxes in labels:
+        """The metric under each row of weights of the parts, ``(rows,)``."""
+        ap_sums, label_counts = np.zeros((len(threshold_indices), len(weights))), np.zeros(len(weights))
+        for boxes in boxes_of_labels:
+            # Without some parts a label may have no reference box left.
             has_references = weights @ boxes.references > 0
             label_counts += has_references
-            for ap_sum, t in zip(ap_sums, thresholds, strict=True):
+            for k, t in enumerate(threshold_indices):
                 ap = _average_precision(boxes, t, weights, INTERPOLATIONS[interpolation])
-                ap_sum += np.where(has_references, ap, 0.0)
+                ap_sums[k] += np.where(has_references, ap, 0.0)
         return ratio_or_nan(ap_sums, label_counts).mean(axis=0)
 
     return jackknife(mean_ap, parts, hull_seed=seed)
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
-    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box, or no box is right."""
-    blocks = []
-    for recall, precision in _precision_recall(ranked, t, weights):
+    """AP of one label under each row of weights, ``(rows,)``; 0 where there is no reference box, or no box is right.
+
+    Args:
+        ranked: the boxes of the label, by part of the images.
+        t: index of the IoU threshold.
+        weights: ``(rows, parts)`` how often each part counts.
+        levels: the recalls at which precision is averaged; None for all recalls.
+    """
+    ap_of_blocks = []
+    for block_weights, hits, boxes in _read_curve(ranked, t, weights):
+        recall = ratio(hits, (block_weights @ ranked.references)[:, None])
+        precision = precision_envelope(ratio(hits, boxes))
         if levels is None:
             # AP = Σ_k P̃(R_k) (R_k - R_k-1)
-            blocks.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
+            ap_of_blocks.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
         else:
             # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
-            blocks.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
-    return np.concatenate(blocks) if blocks else np.zeros(len(weights))
-
-
-def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """For some rows of weights at a time: recall and interpolated precision at each point, ``(rows, points)``.
-
-    Yields nothing where no box is right.
-    """
-    for block, hits, boxes in _read_curve(ranked, t, weights):
-        yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
+            ap_of_blocks.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
+    return np.concatenate(ap_of_blocks) if ap_of_blocks else np.zeros(len(weights))
 
 
 def _read_curve(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """For some rows of weights at a time: the rows, and the right and the counted boxes up to each point of a curve.
+    """Yield how many right and how many counted boxes there are up to each point of the curve of one label.
 
     The points are the ends of groups of equal keys that have a right box; under ``"coco"`` boxes of equal stated
     confidence are groups of their own. After a group without a right box recall is as before and more boxes are false,
-    so no best value is found there. Yields nothing where no box is right.
+    so no best value is found there.
 
     Args:
-        ranked: boxes of one label.
+        ranked: the boxes of the label, by part of the images.
         t: index of the IoU threshold.
-        weights: ``(rows, images)``.
+        weights: ``(rows, parts)`` how often each part counts.
+
+    Yields:
+        Some rows of `weights` at a time, as many as memory allows, with their numbers of right and of counted boxes,
+        ``(rows, points)`` each. Nothing where no box is right.
     """
     from scipy.sparse import csr_array
 
     order = np.argsort(ranked.key, kind="stable")
-    key, image = ranked.key[order], ranked.image[order]
+    key, part = ranked.key[order], ranked.image[order]
     hit = ranked.hit[t, order].astype(np.float64)
     counts = ranked.counts[t, order].astype(np.float64)
     if not hit.any():
@@ -502,19 +514,20 @@ def _read_curve(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[A
         is_end |= np.isfinite(key)
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
-    last = int(ends[-1])
-    # What each image adds at each point, (points, images), which is mostly nothing.
-    point_and_image = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
+    # Boxes after the last point play no part.
+    used_boxes = int(ends[-1])
+    # What each part of the images adds at each point, (points, parts), which is mostly nothing.
+    point_and_part = np.searchsorted(ends, np.arange(used_boxes), side="right"), part[:used_boxes]
     shape = (len(ends), weights.shape[1])
-    new_hits = csr_array((hit[:last], point_and_image), shape=shape)
-    new_counts = csr_array((counts[:last], point_and_image), shape=shape)
-    rows = max(1, _CELLS // last)
-    for start in range(0, len(weights), rows):
-        block = weights[start : start + rows]
+    new_hits = csr_array((hit[:used_boxes], point_and_part), shape=shape)
+    new_counts = csr_array((counts[:used_boxes], point_and_part), shape=shape)
+    rows_at_once = max(1, _CELLS // used_boxes)
+    for start in range(0, len(weights), rows_at_once):
+        block_weights = weights[start : start + rows_at_once]
         # By rows, in which sums along a curve are as exact as they are fast.
-        hits = np.ascontiguousarray((new_hits @ block.T).cumsum(axis=0).T)
-        boxes = np.ascontiguousarray((new_counts @ block.T).cumsum(axis=0).T)
-        yield block, hits, boxes
+        hits = np.ascontiguousarray((new_hits @ block_weights.T).cumsum(axis=0).T)
+        boxes = np.ascontiguousarray((new_counts @ block_weights.T).cumsum(axis=0).T)
+        yield block_weights, hits, boxes
 
 
 #: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
@@ -524,11 +537,12 @@ FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 def sensitivity_at_false_positives(
     ranked: RankedImages, rates: Sequence[float] = FROC_RATES, *, groups: Sequence[Any] | None = None, seed: int = 0
 ) -> Jackknifed:
-    """The best sensitivity at IoU 0.5 with at most so many false boxes per image, averaged over some rates of these.
+    """The mean over some rates of the best sensitivity at IoU 0.5 with at most that many false boxes per image.
 
     Args:
-        ranked: of :func:`rank_boxes`; boxes that are all tied have no sensitivity at another rate than theirs.
-        rates: false boxes per image.
+        ranked: of :func:`rank_boxes`, all labels together; boxes that are all tied have no sensitivity at another rate
+            than theirs.
+        rates: numbers of false boxes per image.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
@@ -551,15 +565,15 @@ def sensitivity_at_false_positives(
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
     def mean_sensitivity(weights: Array) -> Array:
-        """The metric under weights of the parts, (rows,)."""
-        best_hits = np.zeros((len(weights), len(rates)))
-        row = 0
-        for block, hits, boxes in _read_curve(by_part, t, weights):
-            false_rates = ratio(boxes - hits, (block @ images_of_part)[:, None])
+        """The metric under each row of weights of the parts, ``(rows,)``."""
+        best_hits = []
+        for block_weights, hits, boxes in _read_curve(by_part, t, weights):
+            false_rates = ratio(boxes - hits, (block_weights @ images_of_part)[:, None])
+            # Both only grow along a curve: the best point is the last one within the rate, or none of them.
             for row_rates, row_hits in zip(false_rates, hits, strict=True):
-                best_hits[row] = np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")]
-                row += 1
-        return ratio_or_nan(best_hits, (weights @ by_part.references)[:, None]).mean(axis=1)
+                best_hits.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
+        hits_at_rates = np.array(best_hits) if best_hits else np.zeros((len(weights), len(rates)))
+        return ratio_or_nan(hits_at_rates, (weights @ by_part.references)[:, None]).mean(axis=1)
 
     return jackknife(mean_sensitivity, parts)
 
@@ -598,7 +612,7 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
         >>> image_auroc([sure, Prediction("b", **found), normal]).value
         0.5
     """
-    positive = np.array([not image.is_normal for image in images], dtype=bool)
+    has_finding = np.array([not image.is_normal for image in images], dtype=bool)
     batch = PredictionBatch.of(images)
     score = np.full(len(images), np.nan)
     if batch.states_confidences:
@@ -610,14 +624,16 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     parts = Parts.of(groups, len(images), seed)
 
     def areas(weights: Array) -> Array:
-        """The area of the images in the parts that have a weight, (rows,)."""
+        """The area under the curve of the images in the parts with a weight above 0, for each row, ``(rows,)``."""
         kept_images = weights[:, parts.of_image] > 0
-        return np.array([_area_under_roc(score[kept & positive], score[kept & ~positive]) for kept in kept_images])
+        return np.array(
+            [_area_under_roc(score[kept & has_finding], score[kept & ~has_finding]) for kept in kept_images]
+        )
 
     # The interval can rest on no more patients than the smaller of the two classes has.
-    units = group_numbers(groups, len(images))
-    fewest = min(len(np.unique(units[positive])), len(np.unique(units[~positive])))
-    return jackknife(areas, parts)._replace(units=fewest)
+    patient = group_numbers(groups, len(images))
+    fewest_patients = min(len(np.unique(patient[has_finding])), len(np.unique(patient[~has_finding])))
+    return jackknife(areas, parts)._replace(units=fewest_patients)
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:
@@ -649,17 +665,18 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
         >>> query_ap_sums([image])
         array([[0.5, 2. ]])
     """
-    names = {label_name(label, "exact") for image in images for label in image.gt_labels}
     rule = "exact" if label_matching == "ignore" else label_matching
-    if "" in names or names <= {UNNAMED}:
+    # Without names each image is one query.
+    if not _are_findings_named(images):
         rule = "ignore"
-    queried = [_name_boxes(image, rule) for image in images]
-    ranked = rank_boxes(queried, (0.5,), ranking="emission", label_matching=rule)
+    named_images = [_with_query_label(image, rule) for image in images]
+    ranked = rank_boxes(named_images, (0.5,), ranking="emission", label_matching=rule)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
-        place = _place_within(boxes.image)
-        hit, counts = np.zeros((2, len(images), int(place.max(initial=-1)) + 1))
-        hit[boxes.image, place], counts[boxes.image, place] = boxes.hit[0], boxes.counts[0]
+        # The boxes of each image in a row, in the order of writing, filled up with zeros.
+        rank = _rank_within(boxes.image)
+        hit, counts = np.zeros((2, len(images), int(rank.max(initial=-1)) + 1))
+        hit[boxes.image, rank], counts[boxes.image, rank] = boxes.hit[0], boxes.counts[0]
         # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
         precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
         # 0 where the image has no such query.
@@ -668,19 +685,23 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
     return sums
 
 
-def _name_boxes(image: Prediction, label_matching: str) -> Prediction:
-    """The image, its boxes without a label under that of its findings if these have one label in common."""
+def _with_query_label(image: Prediction, label_matching: str) -> Prediction:
+    """The image, whose predicted boxes without a label get that of its findings if these have one label in common."""
     gt_names = {label_name(label, label_matching) for label in image.gt_labels}
     if all(image.pred_labels) or len(gt_names) != 1:
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
 
 
+def _are_findings_named(images: Sequence[Prediction]) -> bool:
+    """Whether each reference box has a label, and some have another than :data:`UNNAMED`, which stands for none."""
+    names = {label_name(label, "exact") for image in images for label in image.gt_labels}
+    return "" not in names and names != {UNNAMED}
+
+
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.5,)
-# Beginning of the key → name of the kind of average precision, and over what it is.
-_KINDS = {"ap": ("AP", "all boxes together"), "map": ("mAP", "mean over labels")}
-# What makes a box right where all are together.
+# What makes a box right where the boxes of all labels are ranked together, by how labels are compared.
 _RULES = {
     "ignore": "whatever their label",
     "exact": "each right only under the finding's label",
@@ -689,16 +710,16 @@ _RULES = {
 
 
 class RankingMetrics(NamedTuple):
-    """The metrics that the answers allow.
+    """The metrics of rankings that the answers allow.
 
     ranking: of average precision, `score` or `tied`.
-    average_precisions: its kinds: `ap`, of all boxes together, or `map`, the beginning of the key, and how labels are
-        compared.
+    label_matching: how labels are compared, by the kind of average precision, with which its keys begin: `ap`, of all
+        boxes together, and `map`, the mean over labels, where labels can be compared.
     iou_thresholds: of average precision, each a metric of its own.
     """
 
     ranking: str
-    average_precisions: tuple[tuple[str, str], ...]
+    label_matching: dict[str, str]
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
 
     @classmethod
@@ -708,7 +729,7 @@ class RankingMetrics(NamedTuple):
         label_matching: str = "ignore",
         iou_thresholds: Sequence[float] = AP_THRESHOLDS,
     ) -> RankingMetrics:
-        """The metrics that these images allow: by confidence if every box states one, by label if any states one.
+        """The metrics that these images allow: by confidence if every box states one, by label if any box has one.
 
         Args:
             images: predictions, of one run or of several.
@@ -717,50 +738,51 @@ class RankingMetrics(NamedTuple):
 
         Example:
             >>> RankingMetrics.of([Prediction("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
-            ('tied', (('ap', 'ignore'),))
+            ('tied', {'ap': 'ignore'})
         """
         ranking = "score" if PredictionBatch.of(images).states_confidences else "tied"
-        kinds = [("ap", label_matching)]
-        if can_compare_labels(images):
-            kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
-        return cls(ranking, tuple(kinds), tuple(iou_thresholds))
+        matching_of_kinds = {"ap": label_matching}
+        if _are_findings_named(images) and any(label for image in images for label in image.pred_labels):
+            matching_of_kinds["map"] = "synonyms" if label_matching == "synonyms" else "exact"
+        return cls(ranking, matching_of_kinds, tuple(iou_thresholds))
 
     def metrics(self) -> dict[str, Metric]:
-        """Every metric by key, as `ap_50`; `of` is its kind, and the IoU thresholds or rates that it is the mean over.
+        """Every metric by key, as `ap_50`.
+
+        The `of` of a metric is a pair: its kind, `ap`, `map` or `froc`, and the IoU thresholds, of `froc` the rates of
+        false boxes, that it is the mean over.
 
         Example:
-            >>> RankingMetrics("tied", (("ap", "ignore"),)).metrics()["ap_50"].heading
+            >>> RankingMetrics("tied", {"ap": "ignore"}).metrics()["ap_50"].heading
             'AP at IoU 0.5, boxes tied'
         """
-        by_score = self.ranking == "score"
-        order = "in the order of stated confidences"
-        if not by_score:
-            order = "not every box has a stated confidence, so all are tied"
-        together = _RULES[dict(self.average_precisions)["ap"]]
+        tie_note, order = ", boxes tied", "not every box has a stated confidence, so all are tied"
+        if self.ranking == "score":
+            tie_note, order = "", "in the order of stated confidences"
+        together = f"all boxes together, {_RULES[self.label_matching['ap']]}"
+        thresholds = {f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds} | {"50_95": COCO_THRESHOLDS}
         metrics = {}
-        for kind, _ in self.average_precisions:
-            name, scope = _KINDS[kind]
-            if kind == "ap":
-                scope += f", {together}"
-            thresholds = {f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds} | {"50_95": COCO_THRESHOLDS}
+        for kind in self.label_matching:
+            name, scope = ("AP", together) if kind == "ap" else ("mAP", "mean over labels")
             for key, ious in thresholds.items():
-                heading = f"{name} at IoU {ious[0]:g}" + (f" to {ious[-1]:g}" if len(ious) > 1 else "")
-                if not by_score:
-                    heading += ", boxes tied"
-                definition = f"average precision, {scope}; {order}"
-                metrics[f"{kind}_{key}"] = Metric(heading, definition, (kind, ious))
-        if by_score:
-            definition = f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
+                iou_range = f"{ious[0]:g}" if len(ious) == 1 else f"{ious[0]:g} to {ious[-1]:g}"
+                heading = f"{name} at IoU {iou_range}{tie_note}"
+                metrics[f"{kind}_{key}"] = Metric(heading, f"average precision, {scope}; {order}", (kind, ious))
+        # Tied boxes are one point of a curve, which has no sensitivity at other rates.
+        if self.ranking == "score":
+            definition = f"mean of the sensitivities at these rates of false boxes; {together}"
             metrics["froc"] = Metric("FROC score", definition, ("froc", FROC_RATES))
-            share = "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted"
+            definition = (
+                "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted"
+            )
             # The FROC score is the mean over more rates than have a sensitivity of their own.
             for rate in FROC_RATES[:4]:
                 heading = f"sensitivity at {rate:g} false boxes per image"
-                metrics[f"sensitivity_{rate:g}"] = Metric(heading, share, ("froc", (rate,)))
+                metrics[f"sensitivity_{rate:g}"] = Metric(heading, definition, ("froc", (rate,)))
         return metrics
 
     def rank(self, images: Sequence[Prediction]) -> dict[str, RankedImages]:
-        """The boxes as each kind of average precision ranks them, by the beginning of its key.
+        """The boxes as each kind of average precision ranks them, by kind.
 
         Example:
             >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
@@ -770,17 +792,13 @@ class RankingMetrics(NamedTuple):
         all_thresholds = sorted({*self.iou_thresholds, *COCO_THRESHOLDS})
         return {
             kind: rank_boxes(images, all_thresholds, ranking=self.ranking, label_matching=rule, together=kind == "ap")
-            for kind, rule in self.average_precisions
+            for kind, rule in self.label_matching.items()
         }
 
     def jackknifed(
-        self,
-        ranked: Mapping[str, RankedImages],
-        *,
-        groups: Sequence[Any] | None = None,
-        seed: int = 0,
+        self, ranked: Mapping[str, RankedImages], *, groups: Sequence[Any] | None = None, seed: int = 0
     ) -> dict[str, Jackknifed]:
-        """Every metric of the images, and without each patient, by key.
+        """Every metric of :meth:`metrics` over the images and without each patient, by key.
 
         Args:
             ranked: of :meth:`rank`.
@@ -795,24 +813,11 @@ class RankingMetrics(NamedTuple):
         """
         metrics = {}
         for key, metric in self.metrics().items():
-            kind, values = metric.of
+            kind, thresholds_or_rates = metric.of
             if kind == "froc":
-                metrics[key] = sensitivity_at_false_positives(ranked["ap"], values, groups=groups, seed=seed)
+                metrics[key] = sensitivity_at_false_positives(
+                    ranked["ap"], thresholds_or_rates, groups=groups, seed=seed
+                )
             else:
-                metrics[key] = mean_average_precision(ranked[kind], values, groups=groups, seed=seed)
+                metrics[key] = mean_average_precision(ranked[kind], thresholds_or_rates, groups=groups, seed=seed)
         return metrics
-
-
-def can_compare_labels(images: Sequence[Prediction]) -> bool:
-    """Whether labels can be compared: any predicted box has a label, and every reference box has one.
-
-    Example:
-        >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
-        >>> can_compare_labels([image]), can_compare_labels([image, Prediction("b", 9, 9, pred=image.pred,
-        ...     pred_labels=["x"])])
-        (False, True)
-    """
-    gt_names = {label_name(label, "exact") for image in images for label in image.gt_labels}
-    if "" in gt_names or gt_names == {UNNAMED}:
-        return False
-    return any(label for image in images for label in image.pred_labels)

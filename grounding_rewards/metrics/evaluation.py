@@ -275,7 +275,7 @@ def _table_metrics(
         **IMAGE_DEPENDENCE,
     }
     # Labels can be compared exactly where there is mAP.
-    if "map" not in dict(by_rank.average_precisions):
+    if "map" not in by_rank.label_matching:
         del metrics["label_accuracy"]
     measured = {}
     for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *metrics]):
