@@ -77,29 +77,33 @@ MOST_IMAGES = 500
 PARTNERS = 100
 
 _PERMUTATIONS = 1999
-# Independent units, of which fewer say nothing about others.
-_FEWEST_UNITS = 2
+# Independent patients, of whom fewer say nothing about others.
+_FEWEST_PATIENTS = 2
 # Differences that rounding alone makes are smaller.
 _ROUNDING = 1e-12
 # Pairs of an image and an answer that are worked on at once.
 _PAIRS = 1 << 17
+# One-to-one pairings of the boxes of an answer and an image that are tried one by one at most.
 _FEW_PAIRINGS = 120
-# Answers belong to the neighbouring image only if there are enough reference boxes, and the mean IoU with its boxes is
+# Answers belong to the neighbouring image only if there are so many reference boxes, and the mean IoU with its boxes is
 # at least this.
-_LEAST_SHIFTED = 10
-_SHIFTED = 0.3
+_FEWEST_SHIFTED_BOXES = 10
+_LEAST_SHIFTED_IOU = 0.3
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
 def _matched_iou(iou: Array) -> Array:
-    """What an answer earns on an image: the sum of the IoUs ``(b, n, m)`` of the best one-to-one pairs, ``(b,)``."""
-    short, long = sorted(iou.shape[1:])
-    if math.perm(long, short) <= _FEW_PAIRINGS:
+    """The largest sum of IoUs of boxes that are paired one to one, ``(b,)``, from the IoU of each pair, ``(b, n, m)``.
+
+    That is what an answer earns on an image.
+    """
+    fewer, more = sorted(iou.shape[1:])
+    if math.perm(more, fewer) <= _FEW_PAIRINGS:
         # All images try one pairing at once, which is faster than an assignment for each.
-        short_by_long = iou if iou.shape[1] == short else np.swapaxes(iou, 1, 2)
+        fewer_by_more = iou if iou.shape[1] == fewer else np.swapaxes(iou, 1, 2)
         best = np.zeros(len(iou))
-        for partners in permutations(range(long), short):
-            total = sum(short_by_long[:, i, j] for i, j in enumerate(partners))
+        for partners in permutations(range(more), fewer):
+            total = sum(fewer_by_more[:, i, j] for i, j in enumerate(partners))
             np.maximum(best, total, out=best)
         return best
     matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
@@ -173,8 +177,8 @@ def image_dependence(
         >>> gt = [[[0, 0, 10, 10]], [[5, 0, 15, 10]]]
         >>> of = {"width": 20, "height": 20, "gt_labels": ["mass"]}
         >>> looks = [Prediction(str(k), gt=boxes, pred=boxes, **of) for k, boxes in enumerate(gt)]
-        >>> found = image_dependence(looks)
-        >>> round(found.value, 3), round(found.dealt, 3), round(found.dependence.value, 3)
+        >>> dependence = image_dependence(looks)
+        >>> round(dependence.value, 3), round(dependence.dealt, 3), round(dependence.dependence.value, 3)
         (1.0, 0.333, 0.667)
         >>> blind = [Prediction(str(k), gt=boxes, pred=gt[0], **of) for k, boxes in enumerate(gt)]
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
@@ -182,20 +186,22 @@ def image_dependence(
     """
     permuted = _permute(images, same_labels, label_matching, seed=seed, permutations=_PERMUTATIONS)
     dependence = _estimate(permuted, images)
+    above_others = permuted.above_others(permuted.on_image)
     # Where labels divide no group, all is owed to placing.
     placing, naming = dependence, 0.0
     if not same_labels and len(_groups(images, True)) > len(_groups(images, False)):
-        in_labels = _permute(images, True, label_matching)
-        placing = _estimate(in_labels, images)
-        above, compared = permuted.above_others(permuted.on_image)[in_labels.divisor > 0].sum(axis=0).tolist()
-        naming = above / compared - placing.value if compared else math.nan
-    above, compared = permuted.above_others(permuted.on_image).sum(axis=0).tolist()
-    total = sum(len(image.gt) for image in images)
+        within_labels = _permute(images, True, label_matching)
+        placing = _estimate(within_labels, images)
+        # Both are of the images that have others with the same labels.
+        naming = intervals.ratios(above_others[within_labels.divisor > 0].sum(axis=0)) - placing.value
+    above, measured_boxes = above_others.sum(axis=0).tolist()
+    dealt = permuted.own_credit[permuted.divisor > 0].sum() - above
+    all_boxes = sum(len(image.gt) for image in images)
     return ImageDependence(
-        value=float(permuted.own_credit.sum()) / total if total else math.nan,
-        dealt=float(permuted.own_credit[permuted.divisor > 0].sum() - above) / compared if compared else math.nan,
+        value=float(permuted.own_credit.sum()) / all_boxes if all_boxes else math.nan,
+        dealt=float(dealt) / measured_boxes if measured_boxes else math.nan,
         dependence=dependence,
-        p=permuted.p if compared else math.nan,
+        p=permuted.p if measured_boxes else math.nan,
         placing=placing,
         naming=naming,
         distinct=len({image.text or image.pred.tobytes() for image in images}),
@@ -245,47 +251,49 @@ def shift_notes(images: Sequence[Prediction]) -> list[str]:
         images: with their answers, in the order of the log or of the dataset.
 
     Example:
-        >>> places = np.random.default_rng(0).integers(0, 90, (12, 2)).tolist()
-        >>> boxes = [[[x, y, x + 9, y + 9]] for x, y in places]
+        >>> corners = np.random.default_rng(0).integers(0, 90, (12, 2)).tolist()
+        >>> boxes = [[[x, y, x + 9, y + 9]] for x, y in corners]
         >>> of = {"width": 99, "height": 99, "gt_labels": ["mass"]}
         >>> moved = [Prediction(str(k), gt=boxes[k - 1], pred=boxes[k], **of) for k in range(12)]
         >>> print(*shift_notes(moved))
         The answers fit the boxes of the next image (mean IoU 1.00) and not those of their own (0.00): answers and \
 images are joined off by one row. Join them by `id`.
     """
-    total = sum(len(image.gt) for image in images)
-    if total < _LEAST_SHIFTED:
+    boxes = sum(len(image.gt) for image in images)
+    if boxes < _FEWEST_SHIFTED_BOXES:
         return []
     rows = np.arange(len(images))
     shifts = []
-    # An answer in pixels has those of the image that it is about.
+    # Boxes as shares fit an image of any size; those of an answer in pixels fit only as the pixels that they are.
     for table in (_BoxTable.of(images, "ignore"), _BoxTable.of(images, "ignore", in_pixels=True)):
-        unshifted = table.credits(rows, rows).sum()
+        own_iou = table.credits(rows, rows).sum() / boxes
         for neighbour, step in (("next", -1), ("previous", 1)):
-            shifted = table.credits(np.roll(rows, step), rows).sum()
-            if shifted > max(2 * unshifted, _SHIFTED * total):
-                shifts.append((shifted / total, unshifted / total, neighbour))
+            neighbour_iou = table.credits(np.roll(rows, step), rows).sum() / boxes
+            if neighbour_iou > max(2 * own_iou, _LEAST_SHIFTED_IOU):
+                shifts.append((neighbour_iou, own_iou, neighbour))
     if not shifts:
         return []
-    shifted, unshifted, neighbour = max(shifts)
+    neighbour_iou, own_iou, neighbour = max(shifts)
     return [
-        f"The answers fit the boxes of the {neighbour} image (mean IoU {shifted:.2f}) and not those of their own "
-        f"({unshifted:.2f}): answers and images are joined off by one row. Join them by `id`."
+        f"The answers fit the boxes of the {neighbour} image (mean IoU {neighbour_iou:.2f}) and not those of their own "
+        f"({own_iou:.2f}): answers and images are joined off by one row. Join them by `id`."
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class _Permuted:
-    """Credits of answers where they are and on the other images of their group; all by image.
+    """Credits of answers where they are and on the other images of their group; all arrays are by image.
 
-    divisor: what the metric divides by, 0 of images that have no others.
-    own_credit: what each answer earns where it is.
-    on_image: the mean of what the other answers earn on the image.
-    of_answer: the mean of what the answer earns on the other images.
-    linear: ``(images, 2)`` Σ_j r_ij as numbers a and b of a - b θ; of pairs within a patient half.
-    squares: ``(2, 3)`` of the two variances what is taken from Σ s², and the variance over permutations, as
-        numbers a, b and c of a - 2 b θ + c θ².
-    freedom: degrees of freedom of the second.
+    The terms of the interval, named as at the top of this module, depend on the dependence θ, which is known last.
+
+    divisor: ``(images,)`` M, what the metric divides by; 0 for images that have no others.
+    own_credit: ``(images,)`` what each answer earns where it is.
+    on_image: ``(images,)`` the mean of what the other answers earn on the image.
+    of_answer: ``(images,)`` the mean of what the answer earns on the other images.
+    pair_sums: ``(images, 2)`` s_i = Σ_j r_ij as numbers a and b of a - b θ; pairs within a patient count half.
+    pair_squares: ``(3,)`` Σ_{i<j} r_ij² as numbers a, b and c of a - 2 b θ + c θ².
+    permutation_variance: ``(3,)`` the variance over permutations, as such numbers.
+    freedom: its degrees of freedom.
     alone: how many images would count and have no others.
     p: of the permutation test.
     """
@@ -294,15 +302,19 @@ class _Permuted:
     own_credit: Array
     on_image: Array
     of_answer: Array
-    linear: Array
-    squares: Array
+    pair_sums: Array
+    pair_squares: Array
+    permutation_variance: Array
     freedom: int
     alone: int
     p: float
 
-    def above_others(self, permuted: Array) -> Array:
-        """Credit of each image or answer above the mean of others, ``(images, 2)``."""
-        above = np.where(self.divisor > 0, self.own_credit - permuted, 0.0)
+    def above_others(self, others_credit: Array) -> Array:
+        """The own credit above the mean credit of others, and the divisor, ``(images, 2)``.
+
+        `others_credit` is `on_image` or `of_answer`.
+        """
+        above = np.where(self.divisor > 0, self.own_credit - others_credit, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
         above[np.abs(above) < _ROUNDING] = 0.0
         # Nothing is measured where most images that count are alone.
@@ -314,36 +326,49 @@ class _Permuted:
         if not by_answer[:, 1].any():
             return DependenceSums(by_answer, by_answer)
         numerator, denominator = self.above_others(self.on_image).sum(axis=0)
-        value = numerator / denominator
-        spread = self.linear @ [1.0, -value]
+        dependence = numerator / denominator
+        # s_i of each image, from which the variance is made
+        image_sums = self.pair_sums @ [1.0, -dependence]
         # Of pairs within a patient half is left out, so that the rest need not add up to 0.
-        spread -= self.divisor * (spread.sum() / denominator)
-        unit = intervals.group_numbers(patients_of(images), len(images))
-        units = len(np.unique(unit[self.divisor > 0]))
-        squared = float((np.bincount(unit, spread) ** 2).sum())
-        if squared < _ROUNDING**2:
-            independent, factor = float(units > 2) * units, 0.0
+        image_sums -= self.divisor * (image_sums.sum() / denominator)
+        patient = intervals.group_numbers(patients_of(images), len(images))
+        patients = len(np.unique(patient[self.divisor > 0]))
+        squared_sum = float((np.bincount(patient, image_sums) ** 2).sum())
+        if squared_sum < _ROUNDING**2:
+            # Two patients are one pair, which cannot differ from the dependence: that says nothing.
+            independent_patients, scale = float(patients if patients > 2 else 0), 0.0
         else:
-            shared, permuted = self.squares @ [1.0, -2.0 * value, value**2]
-            variance = max(squared - shared, squared / 2)
-            permuted *= self.freedom / max(1, self.freedom - 1)
-            variance = max(variance, (variance + permuted) / 2)
+            theta_powers = [1.0, -2.0 * dependence, dependence**2]
+            variance = max(squared_sum - self.pair_squares @ theta_powers, squared_sum / 2)
+            permutation_variance = self.permutation_variance @ theta_powers * self.freedom / max(1, self.freedom - 1)
+            # Of few images the first is too small now and then.
+            variance = max(variance, (variance + permutation_variance) / 2)
             # The two images of a group of two have the same sum: there are half as many independent sums.
-            independent = units * min(1.0, variance / squared)
-            factor = math.sqrt(variance / squared)
-        if independent < _FEWEST_UNITS:
-            # So few units say nothing about others: one unit gets everything, which has no finite interval.
+            independent_patients = patients * min(1.0, variance / squared_sum)
+            scale = math.sqrt(variance / squared_sum)
+        if independent_patients < _FEWEST_PATIENTS:
+            # So few say nothing about others: one image gets everything, which has no finite interval.
             by_image = np.zeros_like(by_answer)
             by_image[0] = numerator, denominator
             return DependenceSums(by_image, by_answer)
-        factor *= intervals.student_factor(independent) / intervals.student_factor(units)
-        return DependenceSums(np.column_stack([value * self.divisor + factor * spread, self.divisor]), by_answer)
+        # The interval of these sums will be Student's of all patients.
+        scale *= intervals.student_factor(independent_patients) / intervals.student_factor(patients)
+        by_image = np.column_stack([dependence * self.divisor + scale * image_sums, self.divisor])
+        return DependenceSums(by_image, by_answer)
 
 
 def _permute(
     images: Sequence[Prediction], same_labels: bool, label_matching: str, *, seed: int = 0, permutations: int = 0
 ) -> _Permuted:
-    """Permute the answers among the images of each group, see the top of this module."""
+    """Permute the answers among the images of each group, see the top of this module.
+
+    Args:
+        images: with their answers.
+        same_labels: whether a group shares its labels, not only their number.
+        label_matching: as of :func:`image_dependence`.
+        seed: of the permutations of the test.
+        permutations: how many of them are drawn; without any, p is that of the normal distribution.
+    """
     table = _BoxTable.of(images, label_matching)
     divisor = table.gt.counts.astype(np.float64)
     # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
@@ -351,11 +376,10 @@ def _permute(
     patient = intervals.group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
     own_credit = table.credits(rows, rows)
-    on_image, of_answer, linear = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
-    # One row for what pairs of images share, one for the variance over permutations, see `_Permuted`.
-    squares = np.zeros((2, 3))
+    on_image, of_answer, pair_sums = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
+    pair_squares, permutation_variance = np.zeros((2, 3))
     freedom = 0
-    groups = [group for group in _groups(images, same_labels).values() if len(group) > 1]
+    groups = [group for group in _groups(images, same_labels) if len(group) > 1]
     has_others = np.isin(rows, list(chain.from_iterable(groups)))
     draws = permutations if groups and has_others.sum() <= MOST_IMAGES else 0
     # What the answers earn on all images, under each permutation.
@@ -366,31 +390,33 @@ def _permute(
         shifts = _shifts(n, partner_rng)
         # The k-th partner of the i-th image of a group; by the opposite shift that image is a partner of its partner.
         partner = (np.arange(n)[:, None] + shifts) % n
-        back = np.searchsorted(shifts, (n - shifts) % n)
-        values = table.credits_of_partners(image, partner)
-        # What the answer to the image of the row earns on the partner.
-        turned = values[:, partner, back]
+        opposite_shift = np.searchsorted(shifts, (n - shifts) % n)
+        # What the partners' answers earn on the image, and what its own answer earns on the partners; itself is first.
+        credit_here = table.credits_of_partners(image, partner)
+        credit_there = credit_here[:, partner, opposite_shift]
         partners_per_image = len(shifts) - 1
-        on_image[image] = (values.sum(axis=2) - own_credit[image]) / partners_per_image
-        of_answer[image] = (turned.sum(axis=2) - own_credit[image]) / partners_per_image
-        linear[image], shared = _pair_sums(values, turned, partner, divisor[image], patient[image])
-        squares += shared, _permutation_variance(values, turned, partner, divisor[image])
+        on_image[image] = (credit_here.sum(axis=2) - own_credit[image]) / partners_per_image
+        of_answer[image] = (credit_there.sum(axis=2) - own_credit[image]) / partners_per_image
+        pair_sums[image], batch_squares = _pair_sums(credit_here, credit_there, partner, divisor[image], patient[image])
+        pair_squares += batch_squares
+        permutation_variance += _permutation_variance(credit_here, credit_there, partner, divisor[image])
         freedom += len(image) * (n - 1) ** 2
         if draws:
-            # Column k of `values` is the k-th shift; answer j of image i stands in column (j - i) mod n.
+            # So few images are all partners, in the order of shifts: answer j to image i is in column (j - i) mod n.
             orders = test_rng.permuted(np.tile(np.arange(n), (draws, len(image), 1)), axis=2)
-            places = np.arange(len(image))[:, None], np.arange(n), (orders - np.arange(n)) % n
-            totals += values[places].sum(axis=(1, 2))
+            permuted = np.arange(len(image))[:, None], np.arange(n), (orders - np.arange(n)) % n
+            totals += credit_here[permuted].sum(axis=(1, 2))
     return _Permuted(
         divisor=np.where(has_others, divisor, 0.0),
         own_credit=own_credit,
         on_image=on_image,
         of_answer=of_answer,
-        linear=linear,
-        squares=squares,
+        pair_sums=pair_sums,
+        pair_squares=pair_squares,
+        permutation_variance=permutation_variance,
         freedom=freedom,
         alone=int((~has_others & (divisor > 0)).sum()),
-        p=_p_value(totals, own_credit.sum(), (own_credit - on_image)[has_others].sum(), squares[1, 0]),
+        p=_p_value(totals, own_credit.sum(), (own_credit - on_image)[has_others].sum(), permutation_variance[0]),
     )
 
 
@@ -398,12 +424,14 @@ def _p_value(totals: Array, own_total: float, above_others: float, variance: flo
     """The p of the permutation test: how often a permutation earns as much as the answers where they are.
 
     Args:
-        totals: what the answers earn under each permutation that was drawn; empty where there are too many images.
+        totals: what the answers earn under each permutation that was drawn; empty where none was, and p is that of the
+            normal distribution.
         own_total: what they earn where they are.
-        above_others: that total less its mean over all permutations.
-        variance: of the total over all permutations.
+        above_others: what they earn there above the mean of the other answers.
+        variance: of `above_others` over all permutations.
     """
     if len(totals):
+        # The answers as they are count as one more permutation; equal totals may differ by rounding.
         return float(1 + (totals >= own_total - 1e-9).sum()) / (1 + len(totals))
     if variance <= _ROUNDING:
         # No permutation changes the total.
@@ -414,89 +442,110 @@ def _p_value(totals: Array, own_total: float, above_others: float, variance: flo
 
 
 def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The shifts by which the answers of n images are tried on others: 0 and all others, or of many some k and -k."""
+    """The shifts by which the answers of a group of n images are tried on its images, in order, 0 for their own image.
+
+    They are all, or where there are many images, :data:`PARTNERS` drawn ones beside 0, each with its opposite: so an
+    image is a partner of each of its partners.
+    """
     if n <= MOST_IMAGES:
         return np.arange(n)
-    forth = 1 + rng.choice((n - 1) // 2, PARTNERS // 2, replace=False)
-    return np.sort(np.concatenate([[0], forth, n - forth]))
+    forward = 1 + rng.choice((n - 1) // 2, PARTNERS // 2, replace=False)
+    return np.sort(np.concatenate([[0], forward, n - forward]))
 
 
-def _groups(images: Sequence[Prediction], same_labels: bool) -> dict[Any, list[int]]:
-    """The indices of the images of each group, sorted by id, so that nothing depends on the order of the images."""
+def _groups(images: Sequence[Prediction], same_labels: bool) -> list[list[int]]:
+    """The indices of the images of each group; `same_labels` says whether a group shares labels, not just their number.
+
+    They are sorted by id, so that nothing depends on the order of the images.
+    """
     groups: dict[Any, list[int]] = defaultdict(list)
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
         image = images[k]
         question = image.asked if image.question is None else image.question
-        alike = tuple(sorted(image.gt_labels)) if same_labels else len(image.gt)
-        groups[image.source, question, alike].append(k)
-    return groups
+        labels_or_number = tuple(sorted(image.gt_labels)) if same_labels else len(image.gt)
+        groups[image.source, question, labels_or_number].append(k)
+    return list(groups.values())
 
 
 def _batches(groups: Sequence[Sequence[int]]) -> Iterator[NDArray[np.int64]]:
-    """Some groups at a time, all of one size n, as an array of image indices, ``(groups, n)``."""
+    """Yield some groups at a time, all of one size n, as an array of image indices, ``(groups, n)``."""
     by_size: dict[int, list[Sequence[int]]] = defaultdict(list)
     for group in groups:
         by_size[len(group)].append(group)
     for size in sorted(by_size):
         groups_of_size = np.array(by_size[size])
-        step = max(1, _PAIRS // size**2)
-        for start in range(0, len(groups_of_size), step):
-            yield groups_of_size[start : start + step]
+        groups_at_once = max(1, _PAIRS // size**2)
+        for start in range(0, len(groups_of_size), groups_at_once):
+            yield groups_of_size[start : start + groups_at_once]
 
 
 def _pair_sums(
-    values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
+    credit_here: Array, credit_there: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
 ) -> tuple[Array, Array]:
-    """``linear`` and the first of ``squares`` of :class:`_Permuted`, of the pairs of groups.
+    """Add up what pairs of images of some groups contribute to the dependence and to its variance.
 
     Args:
-        values: ``(groups, n, partners)``, those of the image's own answer first.
-        turned: what the answer to the image earns on each partner.
-        partner: ``(n, partners)``, the image itself first.
-        divisor: ``(groups, n)``.
-        patient: ``(groups, n)``.
+        credit_here: ``(groups, n, partners)`` what the partners' answers earn on each image, its own answer first.
+        credit_there: what the answer to the image earns on each partner.
+        partner: ``(n, partners)`` places of the partners in a group, the image itself first.
+        divisor: ``(groups, n)`` what the metric divides by.
+        patient: ``(groups, n)`` numbers of the patients.
+
+    Returns:
+        ``pair_sums`` of the images, ``(groups, n, 2)``, and ``pair_squares`` of all groups, see :class:`_Permuted`.
     """
-    partners, own_credit = partner[:, 1:], values[:, :, 0]
-    # Every pair is here twice, from either image.
-    count = partners.shape[1]
-    kernel = (own_credit[:, :, None] + own_credit[:, partners] - values[:, :, 1:] - turned[:, :, 1:]) / count
-    share = (divisor[:, :, None] + divisor[:, partners]) / count
-    linear = np.stack([kernel.sum(axis=2), share.sum(axis=2)], axis=2)
-    is_same = patient[:, :, None] == patient[:, partners]
-    if is_same.any():
-        linear -= np.stack([(kernel * is_same).sum(axis=2), (share * is_same).sum(axis=2)], axis=2) / 2
+    others, own_credit = partner[:, 1:], credit_here[:, :, 0]
+    # Twice the kernel φ over the number of partners: every pair is here twice, from either image, and adds once.
+    kernel = own_credit[:, :, None] + own_credit[:, others] - credit_here[:, :, 1:] - credit_there[:, :, 1:]
+    kernel /= others.shape[1]
+    divisors = (divisor[:, :, None] + divisor[:, others]) / others.shape[1]
+    pair_sums = np.stack([kernel.sum(axis=2), divisors.sum(axis=2)], axis=2)
+    is_same_patient = patient[:, :, None] == patient[:, others]
+    if is_same_patient.any():
+        within_patient = kernel * is_same_patient, divisors * is_same_patient
+        pair_sums -= np.stack([terms.sum(axis=2) for terms in within_patient], axis=2) / 2
         n = len(partner)
         if n <= MOST_IMAGES:
             # The pairs of two patients vary as one; a patient is known by the first of its images.
-            first = np.minimum(np.where(is_same, partners, n).min(axis=2), np.arange(n))
-            group = np.arange(len(first))[:, None, None]
-            patient_pair = np.ravel_multi_index((group, first[:, :, None], first[:, partners]), (len(first), n, n))
-            kernel = np.bincount(patient_pair[~is_same], weights=kernel[~is_same])
-            share = np.bincount(patient_pair[~is_same], weights=share[~is_same])
-    return linear, np.array([(kernel**2).sum(), (kernel * share).sum(), (share**2).sum()]) / 2
+            first_image = np.minimum(np.where(is_same_patient, others, n).min(axis=2), np.arange(n))
+            group = np.arange(len(patient))[:, None, None]
+            images_of_pair = group, first_image[:, :, None], first_image[:, others]
+            patient_pair = np.ravel_multi_index(images_of_pair, (len(patient), n, n))[~is_same_patient]
+            kernel = np.bincount(patient_pair, weights=kernel[~is_same_patient])
+            divisors = np.bincount(patient_pair, weights=divisors[~is_same_patient])
+    return pair_sums, np.array([(kernel**2).sum(), (kernel * divisors).sum(), (divisors**2).sum()]) / 2
 
 
-def _permutation_variance(values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
-    """The variance over all permutations of the numerators of groups: ``(3,)`` a, b and c of a - 2 b θ + c θ²."""
+def _permutation_variance(credit_here: Array, credit_there: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
+    """The variance over all permutations of the summed numerators of groups, as :class:`_Permuted` has it, ``(3,)``.
+
+    Arguments are those of :func:`_pair_sums`.
+    """
     n = len(partner)
-    credit = _without_means(values, turned, partner)
-    diagonal = np.zeros_like(values)
-    diagonal[:, :, 0] = divisor
-    share = _without_means(diagonal, diagonal, partner)
+    credit = _without_means(credit_here, credit_there, partner)
+    # What is taken from the numerator, θ times the divisor, is taken where the answer is on its own image.
+    own_divisor = np.zeros_like(credit_here)
+    own_divisor[:, :, 0] = divisor
+    share = _without_means(own_divisor, own_divisor, partner)
     products = (credit * credit, credit * share, share * share)
     means = [product.mean(axis=(1, 2)).sum() for product in products]
+    # Hoeffding: Σ_ij d_ij² / (n - 1), of a total less its mean over all answers; less the mean over others, a numerator
+    # is n / (n - 1) times that.
     return np.array(means) * n**4 / (n - 1) ** 3
 
 
-def _without_means(values: Array, turned: Array, partner: NDArray[np.int64]) -> Array:
-    """The values less the mean of their image and that of their answer, plus the mean of all, (groups, n, partners)."""
-    of_answer = turned.mean(axis=2)
-    return values - values.mean(axis=2, keepdims=True) - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
+def _without_means(credit_here: Array, credit_there: Array, partner: NDArray[np.int64]) -> Array:
+    """The credits less the mean of their image and that of their answer, plus the mean of all, (groups, n, partners).
+
+    Arguments are those of :func:`_pair_sums`.
+    """
+    on_image, of_answer = credit_here.mean(axis=2, keepdims=True), credit_there.mean(axis=2)
+    return credit_here - on_image - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)
 class _BoxTable:
-    """The boxes of all images as shares of the sides or in pixels, with codes of their labels where compared."""
+    """The boxes of all images, as shares of the sides or in pixels, and codes of their labels; None without labels."""
 
     pred: BoxBatch
     gt: BoxBatch
@@ -504,7 +553,7 @@ class _BoxTable:
 
     @classmethod
     def of(cls, images: Sequence[Prediction], label_matching: str, *, in_pixels: bool = False) -> _BoxTable:
-        """The boxes of these images."""
+        """The boxes of these images, as shares of the sides unless they are wanted in pixels."""
         batch = PredictionBatch.of(images)
         pred, gt = batch.pred, batch.gt
         if not in_pixels:
@@ -524,25 +573,24 @@ class _BoxTable:
             partner: ``(n, partners)`` places in a group.
         """
         images, answers = np.repeat(image.ravel(), partner.shape[1]), image[:, partner].ravel()
+        # In blocks, as a large group has more pairs than memory holds at once.
         blocks = [slice(start, start + _PAIRS) for start in range(0, len(images), _PAIRS)]
-        values = np.concatenate([self.credits(images[block], answers[block]) for block in blocks])
-        return values.reshape(len(image), *partner.shape)
+        credits = np.concatenate([self.credits(images[block], answers[block]) for block in blocks])
+        return credits.reshape(len(image), *partner.shape)
 
     def credits(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
         """What each answer earns on the image beside it, ``(pairs,)``; both are indices of images."""
         credits = np.zeros(len(image))
-        starts_of_pred = np.cumsum(self.pred.counts) - self.pred.counts
-        starts_of_gt = np.cumsum(self.gt.counts) - self.gt.counts
         shapes = np.column_stack([self.gt.counts[image], self.pred.counts[answer]])
         for pairs in rows_of_one_shape(shapes, lambda m, n: m * n):
-            i, j = image[pairs], answer[pairs]
             m, n = shapes[pairs[0]].tolist()
-            iou = np.zeros((len(pairs), n, m))
-            if n and m:
-                pred = self.pred.flat[starts_of_pred[j][:, None] + np.arange(n)]
-                iou = pairwise_iou(pred, self.gt.flat[starts_of_gt[i][:, None] + np.arange(m)])
+            # An answer without boxes, or to an image without any, earns nothing.
+            if not (n and m):
+                continue
+            i, j = image[pairs], answer[pairs]
+            iou = pairwise_iou(self.pred.take(j).flat.reshape(-1, n, 4), self.gt.take(i).flat.reshape(-1, m, 4))
             if self.codes is not None:
-                pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
-                iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
+                pred_codes, gt_codes = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
+                iou = np.where(self.codes.agree(pred_codes[:, :, None], gt_codes[:, None, :]), iou, 0.0)
             credits[pairs] = _matched_iou(iou)
         return credits

@@ -75,8 +75,8 @@ class Groups:
         sizes: ``(g,)`` completions of each group, at least 1.
         rewards: ``(n,)``.
         statuses: ``(n,)`` index into ``STATUSES`` of each completion.
-        counted: ``(n,)`` predicted boxes that count, broken ones among them, ignored ones not.
-        findings: ``(n,)`` reference boxes; by the reader who suits the completion best where there are several.
+        counted: ``(n,)`` numbers of predicted boxes that count, broken ones among them, ignored ones not.
+        findings: ``(n,)`` numbers of reference boxes; of the reader who suits the completion best if there are several.
 
     Example:
         Two images with a finding: on one all miss it, on the other one of four has it.
@@ -114,11 +114,11 @@ class Groups:
         return np.cumsum(self.sizes) - self.sizes
 
     def _all(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """In which groups the flag of every completion is set, ``(g,)``."""
+        """Whether the flag of every completion of a group is set, ``(g,)``."""
         return np.logical_and.reduceat(flags, self._starts)
 
     def _any(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """In which groups the flag of some completion is set, ``(g,)``."""
+        """Whether the flag of some completion of a group is set, ``(g,)``."""
         return np.logical_or.reduceat(flags, self._starts)
 
     def _sum(self, values: Array) -> Array:
@@ -138,25 +138,25 @@ class Groups:
 
     @cached_property
     def cause_codes(self) -> NDArray[np.int64]:
-        """``(g,)`` index into :data:`CAUSES`, -1 for a group with spread."""
+        """``(g,)`` why the group has no spread, an index into :data:`CAUSES`; -1 for a group with spread."""
         is_status = {status: self.statuses == k for k, status in enumerate(STATUSES)}
-        box = self.counted > 0
-        # Whose boxes all lie in ignore regions counts as saying that there is nothing.
-        negative = ~box & (is_status["empty"] | is_status["boxes"])
-        cut_off = ~box & is_status["truncated"]
-        normal = self._all(self.findings == 0)
-        earns = self._any(self.rewards > SAME)
+        has_box = self.counted > 0
+        # A completion whose boxes all lie in ignore regions says in effect that there is nothing.
+        says_nothing = ~has_box & (is_status["empty"] | is_status["boxes"])
+        is_normal = self._all(self.findings == 0)
+        any_box, any_says_nothing = self._any(has_box), self._any(says_nothing)
         conditions = {
-            "all_cut_off": self._all(cut_off),
-            "all_unread": self._all(~box & ~negative),
-            "all_perfect": np.where(normal, self._all(negative), self._all(self.rewards >= 1 - SAME)),
-            "all_hallucinated": normal & self._any(box) & ~self._any(negative),
-            "all_empty": ~normal & ~self._any(box) & self._any(negative),
-            "all_below_threshold": ~normal & self._any(box) & ~earns,
+            "all_cut_off": self._all(~has_box & is_status["truncated"]),
+            "all_unread": self._all(~has_box & ~says_nothing),
+            "all_perfect": np.where(is_normal, self._all(says_nothing), self._all(self.rewards >= 1 - SAME)),
+            "all_hallucinated": is_normal & any_box & ~any_says_nothing,
+            "all_empty": ~is_normal & ~any_box & any_says_nothing,
+            "all_below_threshold": ~is_normal & any_box & ~self._any(self.rewards > SAME),
             "all_equal": np.ones(len(self.sizes), dtype=bool),
         }
-        first = np.stack([conditions[name] for name in _NAMES]).argmax(axis=0)
-        return np.where(self.has_spread, -1, first)
+        # The first condition that holds: argmax finds the first True.
+        first_cause = np.stack([conditions[name] for name in _NAMES]).argmax(axis=0)
+        return np.where(self.has_spread, -1, first_cause)
 
     @property
     def causes(self) -> list[str | None]:
@@ -190,6 +190,7 @@ class Groups:
         g = len(self.sizes)
         if not g:
             return dict.fromkeys(SIGNAL_KEYS, float("nan"))
+        # The code of a group with spread, -1, is counted at 0 and left out.
         counts = np.bincount(self.cause_codes + 1, minlength=len(_NAMES) + 1)[1:]
         metrics = {name: int(count) / g for name, count in zip(_NAMES, counts, strict=True)}
         metrics["effective_group_size"] = float(self.effective_sizes.mean())
@@ -258,9 +259,9 @@ class SignalReport:
     Attributes:
         configured: the reward that is asked about.
         tried: the others, in the order of how little they change.
-        groups: how many.
-        completions: how many.
-        size: completions of most groups.
+        groups: number of groups.
+        completions: number of completions.
+        size: the most frequent number of completions of a group.
         best: the name of the reward that is recommended, or of the configured one.
         recommendation: what to train with, computed from the shares.
         mean_iou: of all answers to images with findings.
@@ -322,12 +323,17 @@ class SignalReport:
         """Headings and rows of the one table: a row for every reward."""
         rows = []
         for signal in self.all:
-            causes = sorted((name for name in CAUSES if signal.causes[name]), key=lambda name: -signal.causes[name])
             share, low, high = map(percent, signal.no_spread)
-            shares = ", ".join(f"{percent(signal.causes[name])} {CAUSES[name].title}" for name in causes)
-            correlation = NO_VALUE if signal.iou_correlation is None else f"{signal.iou_correlation:.2f}"
-            row = [signal.name, f"{share} [{low}, {high}]", shares]
-            rows.append([*row, f"{signal.effective_group_size:.1f}", f"{signal.mean:.3f}", correlation])
+            causes = sorted((name for name in CAUSES if signal.causes[name]), key=lambda name: -signal.causes[name])
+            row = [
+                signal.name,
+                f"{share} [{low}, {high}]",
+                ", ".join(f"{percent(signal.causes[name])} {CAUSES[name].title}" for name in causes),
+                f"{signal.effective_group_size:.1f}",
+                f"{signal.mean:.3f}",
+                NO_VALUE if signal.iou_correlation is None else f"{signal.iou_correlation:.2f}",
+            ]
+            rows.append(row)
         return ["reward", "no spread", "because", "effective size", "mean", "with IoU"], rows
 
     def to_dataframe(self) -> Any:
@@ -343,7 +349,7 @@ class SignalReport:
 
 
 def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[GroundingReward]:
-    """Other rewards to try on the same completions, the one that differs least from the configured one first.
+    """Make the rewards to try on the same completions, the one that differs least from the configured one first.
 
     All read texts as the configured one does, and keep its rules for labels, ignore regions and negatives.
 
@@ -359,21 +365,24 @@ def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[Grou
         ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1']
     """
     box_reward: Any = reward.box_reward if reward.judges_boxes else None
-    changes = {}
+    rewards = []
+    # A third party's reward may have neither setting, and a threshold may be a schedule.
     if isinstance(getattr(box_reward, "iou_threshold", None), float) and box_reward.iou_threshold > LOWER_THRESHOLD:
-        changes[f"{reward.name} at τ {LOWER_THRESHOLD:g}"] = {"iou_threshold": LOWER_THRESHOLD}
+        lowered = replace(box_reward, iou_threshold=LOWER_THRESHOLD)
+        rewards.append(replace(reward, name=f"{reward.name} at τ {LOWER_THRESHOLD:g}", box_reward=lowered))
     if getattr(box_reward, "graded_negatives", None) == 0:
-        changes[f"{reward.name} with graded_negatives {_GRADED:g}"] = {"graded_negatives": _GRADED}
-    rewards = [replace(reward, name=name, box_reward=replace(box_reward, **change)) for name, change in changes.items()]
-    shared = {}
+        graded = replace(box_reward, graded_negatives=_GRADED)
+        rewards.append(replace(reward, name=f"{reward.name} with graded_negatives {_GRADED:g}", box_reward=graded))
+    # The settings that all rewards of boxes have, such as no_box_bonus.
+    common_settings = {}
     if isinstance(box_reward, BoxReward):
-        shared = {field.name: getattr(box_reward, field.name) for field in fields(BoxReward)}
+        common_settings = {field.name: getattr(box_reward, field.name) for field in fields(BoxReward)}
     for name in tried:
         if name != reward.name:
             registered = get_reward(name)
             tried_box: Any = registered.box_reward
             if isinstance(tried_box, BoxReward):
-                tried_box = replace(tried_box, **shared)
+                tried_box = replace(tried_box, **common_settings)
             rewards.append(replace(reward, name=name, box_reward=tried_box, text_reward=registered.text_reward))
     return rewards
 
@@ -421,38 +430,40 @@ there are findings and boxes, and every answer earns 0.
             "the same image: sample more of them."
         )
     # Groups of one patient, or of one image, are not independent.
-    names = [image_id(row, k) for k, row in enumerate(rows)]
-    patients = map(patient_of, rows)
-    units = [("image", name) if who is None else ("patient", who) for name, who in zip(names, patients, strict=True)]
+    units = []
+    for k, row in enumerate(rows):
+        patient = patient_of(row)
+        units.append(("image", image_id(row, k)) if patient is None else ("patient", patient))
     rewards = [reward, *variants(reward, tried)]
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SpaceWarning)
         groups, iou = _score_groups(rewards, rows, texts, sizes, track)
     misreading = ""
-    for warning in caught:
-        if issubclass(warning.category, SpaceWarning):
-            misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
-        else:
+    for warning in caught_warnings:
+        if not issubclass(warning.category, SpaceWarning):
+            # Every other warning is caught too, and goes on to the user.
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    configured, *further = [_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
-    best, recommendation = recommend(configured, further)
+        elif not misreading:
+            misreading = str(warning.message).removeprefix(f"{reward.name}: ")
+    configured, *others = [_reward_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
+    best, recommendation = recommend(configured, others)
     if misreading:
         best = configured.name
         recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
     starts = np.cumsum(sizes) - sizes
-    means = np.add.reduceat(iou, starts) / sizes
-    gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
+    mean_ious = np.add.reduceat(iou, starts) / sizes
+    gains = np.column_stack([np.maximum.reduceat(iou, starts) - mean_ious, np.ones(len(sizes))])
     # Images without findings have no IoU.
-    gains[np.isnan(means)] = 0.0
+    gains[np.isnan(mean_ious)] = 0.0
     return SignalReport(
         configured=configured,
-        tried=tuple(further),
+        tried=tuple(others),
         groups=len(sizes),
         completions=int(sizes.sum()),
         size=int(np.bincount(sizes).argmax()),
         best=best,
         recommendation=recommendation,
-        mean_iou=float(np.nanmean(means)) if gains.any() else math.nan,
+        mean_iou=float(np.nanmean(mean_ious)) if gains.any() else math.nan,
         best_of_k_gain=jackknifed_ratio(sum_by_group(gains, units)).estimate,
         misreading=misreading,
     )
@@ -479,15 +490,15 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
     lowest = min((signal.no_spread.value for signal in candidates), default=share)
     # Where every group has spread there is no cause, and the sentence for it names none.
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
-    is_worth_it = share - lowest >= _GAIN and lowest <= _MOST
-    for signal in candidates:
-        is_as_good = signal.no_spread.value <= lowest + _AS_GOOD
-        if is_worth_it and is_as_good and signal.no_spread.high < configured.no_spread.low:
-            # The first of them changes the least.
-            return signal.name, (
-                f"Train with {signal.name}: {percent(signal.no_spread.value)} of the groups are without spread under "
-                f"it, {percent(share)} under {configured.name}, most often because {cause.meaning}."
-            )
+    if share - lowest >= _GAIN and lowest <= _MOST:
+        for signal in candidates:
+            is_as_good = signal.no_spread.value <= lowest + _AS_GOOD
+            if is_as_good and signal.no_spread.high < configured.no_spread.low:
+                # The first of them changes the least.
+                return signal.name, (
+                    f"Train with {signal.name}: {percent(signal.no_spread.value)} of the groups are without spread "
+                    f"under it, {percent(share)} under {configured.name}, most often because {cause.meaning}."
+                )
     if share <= ENOUGH:
         return configured.name, (
             f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - share)} of the groups."
@@ -506,12 +517,21 @@ def _score_groups(
     sizes: NDArray[np.int64],
     track: Callable[[Iterable[Any]], Iterable[Any]],
 ) -> tuple[dict[str, Groups], Array]:
-    """The groups under each reward, by its name, and the mean IoU of each completion, NaN without findings.
+    """Score all completions by each reward.
 
-    Some groups at a time, so that a bar moves.
+    Args:
+        rewards: the configured one and its variants.
+        rows: one for each group.
+        texts: the completions of each group.
+        sizes: how many they are, ``(groups,)``.
+        track: wraps the chunks that are scored, for a progress bar.
+
+    Returns:
+        The groups under each reward, by its name, and the mean IoU of each completion, ``(completions,)``, NaN without
+        findings.
     """
     names = list(row_columns(rows))
-    # Pairs boxes at any overlap, as mean IoU does.
+    # Mean IoU pairs boxes at any overlap, as soft_f1 does whatever the configured reward's threshold.
     every_overlap = replace(
         rewards[0], name="any overlap", box_reward=get_reward("soft_f1").box_reward, text_reward=None
     )
@@ -525,28 +545,33 @@ def _score_groups(
         columns = {name: [row.get(name) for row in chunk_rows] for name in names}
         scored.append(score_columns([*rewards, every_overlap], chunk_texts, **columns))
 
-    def joined(name: str) -> NDArray[Any]:
-        """The column of this name, of all completions."""
+    def column(name: str) -> NDArray[Any]:
+        """The scored column of this name, of the completions of all chunks."""
         return np.array(list(chain.from_iterable(columns[name] for columns in scored)))
 
     groups = {}
     for reward in rewards:
-        tp, fp, fn = joined(f"{reward.name}/tp"), joined(f"{reward.name}/fp"), joined(f"{reward.name}/fn")
-        groups[reward.name] = Groups.of(sizes, joined(reward.name), joined("status").tolist(), tp + fp, tp + fn)
-    tp, fn = joined(f"{every_overlap.name}/tp"), joined(f"{every_overlap.name}/fn")
-    return groups, ratio_or_nan(joined(f"{every_overlap.name}/mean_iou") * tp, tp + fn)
+        tp, fp, fn = column(f"{reward.name}/tp"), column(f"{reward.name}/fp"), column(f"{reward.name}/fn")
+        groups[reward.name] = Groups.of(
+            sizes, column(reward.name), column("status").tolist(), counted=tp + fp, findings=tp + fn
+        )
+    tp, fn = column(f"{every_overlap.name}/tp"), column(f"{every_overlap.name}/fn")
+    # The reward's mean is over matched boxes, mean IoU is over reference boxes.
+    return groups, ratio_or_nan(column(f"{every_overlap.name}/mean_iou") * tp, tp + fn)
 
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
-    """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ."""
+    """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ.
+
+    `iou` is of each completion. A NaN in it, of an answer that is judged without findings, leaves its group out.
+    """
     rewards, ious = groups.centred(groups.rewards), groups.centred(iou)
-    # No IoU has a group in which an answer is judged by a reader, or on an image, without findings.
     rewards, ious = rewards[~np.isnan(ious)], ious[~np.isnan(ious)]
     spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
     return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
 
 
-def _signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
+def _reward_signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
     """The signal of the reward of this name; `units` are the patients of the groups, `iou` is of each completion."""
     metrics = groups.metrics()
     sums = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
