@@ -50,12 +50,12 @@ def first_and_last(entries: Sequence[Mapping[str, Any]], key: str) -> str:
     if not values:
         return ""
     n = max(len(values) // 10, 1)
-    first, last = values[:n], values[-n:]
+    first_values, last_values = values[:n], values[-n:]
     spread = ""
     if n > 1:
         # Each tenth around its own mean.
-        spread = f", a step ± {math.sqrt((variance(first) + variance(last)) / 2):.3f}"
-    return f"{fmean(first):.3f} → {fmean(last):.3f}{spread}, first and last {n} of {len(values)}"
+        spread = f", a step ± {math.sqrt((variance(first_values) + variance(last_values)) / 2):.3f}"
+    return f"{fmean(first_values):.3f} → {fmean(last_values):.3f}{spread}, first and last {n} of {len(values)}"
 
 
 def tool_notes(model: str) -> list[str]:
@@ -90,7 +90,7 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
         ...     trained_reward(Path(folder, "completions"))
         ('R3', {'box_format': 'gemini', 'beta': 2.0})
     """
-    # The path of a file beside the user does not name the folders above it.
+    # The relative path of a file in the working directory does not name the folders above it.
     path = log.absolute()
     run_folders = [folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()]
     settings = _settings(run_folders[0]) if run_folders else {}
@@ -100,10 +100,13 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
         return None
     parameters = settings.get("reward_kwargs") or {}
     if isinstance(parameters, list):
+        # One mapping for each reward, of which there is one.
         parameters = parameters[0] or {}
+    if not isinstance(parameters, Mapping):
+        return None
     if settings.get("box_format") is not None:
         parameters = {"box_format": settings["box_format"], **parameters}
-    return names[0], parameters
+    return names[0], dict(parameters)
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:

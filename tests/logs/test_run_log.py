@@ -30,3 +30,11 @@ def test_a_run_is_found_from_within_its_folder(path, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     assert trained_reward(Path(path)) == ("R2", {})
     assert [model_name(name) for name in (".", "..", "")] == ["completions", "r2", ""]
+
+
+@pytest.mark.parametrize(
+    "config", ["reward: R2\nreward_kwargs: 5", "reward: R2\nreward_kwargs: [5]\nbox_format: llava", "{"]
+)
+def test_settings_of_somebody_else_name_no_reward(config, tmp_path):
+    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
+    assert trained_reward(tmp_path) is None
