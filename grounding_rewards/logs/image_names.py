@@ -10,7 +10,7 @@ from grounding_rewards.logs.read import Log
 
 # Columns of a dataset, beside `id`, that name the image or its file.
 _FILE_COLUMNS = ("image_path", "file_name", "filename", "file", "image_id")
-# Columns of a log that may have numbers as names: a step or a count is no name of an image.
+# Names of columns of a log in which numbers may be names of images; those in `step` or `count` are none.
 _NAMING = re.compile(
     r"(?i:(?:^|[\W_])(?:id|idx|index|key|uid|uuid|name)(?:$|[\W_])|image|img|file|path|study|scan|case)|[a-z](?:Id|ID)$"
 )
@@ -47,10 +47,13 @@ def with_image_ids(
     ids = [image_id(row, k) for k, row in enumerate(images)]
     if by_order:
         return _named_by_order(log, ids, in_groups)
-    files = [[stated_name(row.get(column)) for column in _FILE_COLUMNS] for row in images]
-    names = [[name, *filter(None, files[k])] for k, name in enumerate(ids)]
+    names = []
+    for name, row in zip(ids, images, strict=True):
+        file_names = [stated_name(row.get(column)) for column in _FILE_COLUMNS]
+        names.append([name, *filter(None, file_names)])
     columns = [name for name in _columns(log) if name not in (*BOX_COLUMNS, *SIZE_COLUMNS)]
     if any(name.isdecimal() for name in ids):
+        # Then a count or a step may equal an id by chance: only columns that are called like a name are looked at.
         columns = [name for name in columns if _NAMING.search(name)]
     matches = _numbers_by_column(log, columns, names)
     column = _naming_column(log, matches)
@@ -95,34 +98,38 @@ def _numbers_by_column(log: Log, columns: Sequence[str], names: Sequence[Sequenc
     matches = {}
     for column in columns:
         numbers = [find(row.get(column)) for row in log.rows]
-        values_and_numbers = {
-            (str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True) if k is not None
-        }
-        if len(values_and_numbers) == len({k for _, k in values_and_numbers}):
+        names_and_numbers = {(str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True)}
+        numbers_of_names = [k for _, k in names_and_numbers if k is not None]
+        # Each image has one name in this column.
+        if len(numbers_of_names) == len(set(numbers_of_names)):
             matches[column] = numbers
     return matches
 
 
 def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str | None:
-    """The column that names the image of most rows; None where none names that of half of them."""
+    """The column that names the image of most rows; None where none names that of half of them.
+
+    Raises:
+        ValueError: two columns name as many images, but not the same.
+    """
     n = len(log.rows)
-    counts = {name: sum(k is not None for k in numbers) for name, numbers in matches.items()}
-    if counts.get("id") == n:
+    row_counts = {name: sum(k is not None for k in numbers) for name, numbers in matches.items()}
+    if row_counts.get("id") == n:
         return "id"
-    highest_count = max(counts.values(), default=0)
+    highest_count = max(row_counts.values(), default=0)
     if highest_count < max(1, _LEAST_SHARE * n):
         return None
-    columns = [name for name in matches if counts[name] == highest_count]
+    columns = [name for name in matches if row_counts[name] == highest_count]
     # Where numbers are ids, a column with few different values may name images by chance.
     image_counts = {name: len(set(matches[name])) for name in columns}
-    columns = [name for name in columns if image_counts[name] == max(image_counts.values())]
-    for name in columns[1:]:
-        if matches[name] != matches[columns[0]]:
+    column, *other_columns = [name for name in columns if image_counts[name] == max(image_counts.values())]
+    for name in other_columns:
+        if matches[name] != matches[column]:
             raise ValueError(
-                f"Expected one column of the log that names the images of the dataset, got {columns[0]} and {name}, "
+                f"Expected one column of the log that names the images of the dataset, got {column} and {name}, "
                 "which name different ones. Rename the right one to `id`."
             )
-    return columns[0]
+    return column
 
 
 def _columns(log: Log) -> list[str]:
@@ -145,17 +152,19 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         >>> find("p3/b") is None
         True
     """
+    # The number of the image by its whole names, and by all ends of these; None where several images have one.
     whole_names: dict[Any, int | None] = {}
     ends: dict[Any, int | None] = {}
     for k, image_names in enumerate(names):
         for name in image_names:
             keys = _path_ends(name)
+            # The first two keys are of the whole name.
             for numbers, name_keys in ((whole_names, keys[:2]), (ends, keys)):
                 for key in name_keys:
                     numbers[key] = k if numbers.get(key, k) == k else None
 
     def find(value: Any) -> int | None:
-        """The number of the image with this name."""
+        """The number of the one image that the value names, else None."""
         if isinstance(value, list | tuple) and len(value) == 1:
             # Trainers take a list of images.
             value = value[0]
@@ -167,8 +176,10 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
         keys = _path_ends(text)
         for key in keys:
             if key in whole_names:
+                # The whole name of an image, perhaps with more folders in front.
                 return whole_names[key]
             if key in ends:
+                # Fewer folders than the image's name has; or, where the value goes on in front, other ones.
                 return ends[key] if key in keys[:2] else None
         return None
 

@@ -41,11 +41,11 @@ class Inspection:
         texts: the completions.
         answers: the part of each that counts, without the thinking for example.
         statuses: how many completions have each of `STATUSES`.
-        reasons: how often each of `REJECT_REASONS` was met, those that were.
+        reasons: how often each of `REJECT_REASONS` was met; one that never was is left out.
         boxes: of all completions.
         most_boxes: of one completion.
         located: boxes for which it is known whether they are on the image.
-        off_image: those that reach off the image.
+        off_image: how many of the located boxes reach off the image.
         space_checks: by the name of the box format.
         thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
             opened), ``unclosed``, or ``none``.
@@ -98,11 +98,11 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
-        counts = ("boxes", "most_boxes", "located", "off_image")
+        names = ("statuses", "reasons", "boxes", "most_boxes", "located", "off_image")
         return as_json(
             {
                 "completions": len(self.texts),
-                **{name: getattr(self, name) for name in ("statuses", "reasons", *counts)},
+                **{name: getattr(self, name) for name in names},
                 "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
                 "spaces": self.space_checks,
                 "notes": self.notes,
@@ -153,15 +153,22 @@ def inspect_completions(
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(texts)))]
-    row_sizes = _row_sizes(rows, sizes or {})
+    spans = [find_answer(texts[k], formats[k].scope, prompt_opens_thinking=opened[k]) for k in range(len(texts))]
+    defaults = sizes or {}
+    columns = {}
+    for side in SIZE_COLUMNS:
+        columns[side] = [defaults.get(side) if row.get(side) is None else row[side] for row in rows]
+    row_sizes = image_sizes(columns, len(rows))
     references = [row["boxes"] if isinstance(row.get("boxes"), list) else [] for row in rows]
     box_counts: Counter[str] = Counter()
     space_checks: dict[str, SpaceCheck] = {}
-    for fmt in {id(fmt): fmt for fmt in formats}.values():
+    distinct_formats = {id(fmt): fmt for fmt in formats}.values()
+    for fmt in distinct_formats:
         members = [k for k, row_format in enumerate(formats) if row_format is fmt]
         format_raws, format_sizes = [raws[k] for k in members], row_sizes[members]
         box_counts.update(_count_boxes(format_raws, fmt, format_sizes))
         space_checks[fmt.name] = check_space(format_raws, fmt, [references[k] for k in members], format_sizes)
+    # Under the scope "all" thinking is read like any other text.
     thinking = Counter(thinking_state(text) for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
     examples: dict[str, list[int]] = {}
     reasons: Counter[str] = Counter()
@@ -169,7 +176,6 @@ def inspect_completions(
         reasons.update(raw.rejected)
         for key in (raw.status, *raw.rejected):
             examples.setdefault(key, []).append(k)
-    spans = [find_answer(texts[k], formats[k].scope, prompt_opens_thinking=opened[k]) for k in range(len(texts))]
     return Inspection(
         texts=tuple(texts),
         answers=tuple(span.text for span in spans),
@@ -187,9 +193,10 @@ def inspect_completions(
 
 
 def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxFormat]:
-    """The box format of each row; equal ones are one object."""
+    """The box format of each row, the given one or that of its column; equal ones are one object."""
     if box_format is not None:
         return [get_box_format(box_format)] * len(rows)
+    # By its text: a format may be a mapping, which has no hash.
     formats: dict[str, BoxFormat] = {}
     for k, row in enumerate(rows):
         option = row.get("box_format")
@@ -203,27 +210,24 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
     return [formats[repr(row["box_format"])] for row in rows]
 
 
-def _row_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
-    """The sizes of the image of each row, (n, 4), NaN where they are not known."""
-    columns = {}
-    for side in SIZE_COLUMNS:
-        columns[side] = [sizes.get(side) if row.get(side) is None else row[side] for row in rows]
-    return image_sizes(columns, len(rows))
-
-
-def _complete(sizes: Array) -> dict[str, Array]:
-    """The sizes by column, without those that some image lacks."""
-    return {side: values for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True) if positive_sizes(values).all()}
-
-
 def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> dict[str, int]:
-    """Count the boxes of completions in one box format; without the sizes that it needs no box can be located.
+    """Count the boxes of completions in one box format, which are on or off their images.
 
-    The keys are those of :class:`Inspection`: `located` and `off_image`.
+    Args:
+        raws: what was read in the completions.
+        fmt: their box format.
+        sizes: (completions, 4), as `SIZE_COLUMNS` has them, NaN where unknown.
+
+    Returns:
+        `located` and `off_image`, as in :class:`Inspection`; nothing where the format needs a size that some image
+        lacks.
     """
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
-    columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
+    columns = {}
+    for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True):
+        if positive_sizes(values).all():
+            columns[side] = np.repeat(values, counts)
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
             return {}

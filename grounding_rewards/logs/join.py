@@ -125,8 +125,9 @@ Correct it:
         numbers.sort()
         places = [f"row {number} of the dataset" for number in numbers]
         rows = _rows_of_dataset(log, groups, [images[number] for number in numbers])
-    given_sizes = {name: value for name, value in (sizes or {}).items() if value is not None}
-    rows = [{**given_sizes, **row} for row in rows]
+    # The sizes of the row itself come first.
+    default_sizes = {name: value for name, value in (sizes or {}).items() if value is not None}
+    rows = [{**default_sizes, **row} for row in rows]
     texts = [[log.completions[k] for k in group] for group in groups]
     if label_matching is None:
         label_matching = "ignore" if reward is None else getattr(reward.box_reward, "label_matching", "ignore")
@@ -159,7 +160,7 @@ def _rows_of_images(log: Log) -> tuple[list[list[int]], list[str]]:
     groups: dict[str, list[int]] = {}
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
-    groups, notes = _of_last_step(log, groups)
+    groups, notes = _rows_of_last_step(log, groups)
     usual_count = Counter(map(len, groups.values())).most_common(1)[0][0]
     odd_groups = {name: rows for name, rows in groups.items() if len(rows) != usual_count}
     if odd_groups:
@@ -176,20 +177,23 @@ def _rows_of_images(log: Log) -> tuple[list[list[int]], list[str]]:
     return list(groups.values()), notes
 
 
-def _of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, list[int]], list[str]]:
-    """The rows of each image at its last step, where all rows have a step; and notes about the log."""
+def _rows_of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str, list[int]], list[str]]:
+    """The indices of the rows of each image at its last step, or all of them; and notes about the log.
+
+    All are taken where some row of the log has no step: then it is not the log of a training.
+    """
     steps = [step for step in map(step_of, log.rows) if step is not None]
     if len(steps) < len(log.rows):
         return groups, list(log.notes)
     last_steps = {name: max(steps[k] for k in rows) for name, rows in groups.items()}
     last_rows = {name: [k for k in rows if steps[k] == last_steps[name]] for name, rows in groups.items()}
-    earlier = len(log.rows) - sum(map(len, last_rows.values()))
-    if not earlier:
+    earlier_count = len(log.rows) - sum(map(len, last_rows.values()))
+    if not earlier_count:
         return groups, list(log.notes)
     note = (
         "The log is of a training: of each image the answers of its last step are taken, which is from "
-        f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier} earlier ones are left out. They "
-        "are of a model that was still learning."
+        f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier_count} earlier ones are left out. "
+        "They are of a model that was still learning."
     )
     return last_rows, [*log.notes, note]
 
@@ -216,7 +220,7 @@ def _groups_of_several(log: Log, group_size: int | None) -> tuple[list[list[int]
 
 
 def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
-    """The indices of the rows of each group: of a given size, else by `id`."""
+    """The indices of the rows of each group: so many rows in turn, or without a size those of one `id` and step."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -226,16 +230,16 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
                 f"Expected whole groups of {group_size} rows, got {n} rows. Give the num_generations of the training."
             )
         return [list(range(start, start + group_size)) for start in range(0, n, group_size)]
-    if names_images(log):
-        groups: dict[Any, list[int]] = {}
-        for k, row in enumerate(log.rows):
-            key = (*(row.get(name) for name in APART), str(row["id"]))
-            groups.setdefault(key, []).append(k)
-        return list(groups.values())
-    raise ValueError(
-        "Expected an `id` in every row of the log, or --group-size, got neither. Name each row's image by `id`, or "
-        "give the num_generations of the training, whose groups follow each other."
-    )
+    if not names_images(log):
+        raise ValueError(
+            "Expected an `id` in every row of the log, or --group-size, got neither. Name each row's image by `id`, or "
+            "give the num_generations of the training, whose groups follow each other."
+        )
+    groups: dict[Any, list[int]] = {}
+    for k, row in enumerate(log.rows):
+        key = (*(row.get(name) for name in APART), str(row["id"]))
+        groups.setdefault(key, []).append(k)
+    return list(groups.values())
 
 
 def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence[_Row]) -> list[_Row]:
@@ -246,16 +250,19 @@ def _rows_of_dataset(log: Log, groups: Sequence[Sequence[int]], images: Sequence
     """
     rows, conflicts = [], []
     for group, image in zip(groups, images, strict=True):
+        # The rows of a group were found to describe the image alike.
         logged = log.rows[group[0]]
-        conflicts += [(group[0], image, column) for column in _contradictions(logged, image)]
+        conflict = next(_contradictions(logged, image), None)
+        if conflict is not None:
+            conflicts.append((group[0], image, conflict))
         rows.append(image | {name: logged[name] for name in _LOG_COLUMNS if logged.get(name) is not None})
     if conflicts:
         k, image, column = conflicts[0]
         raise ValueError(
             f"Expected what the dataset says of an image in the log, or nothing, got another `{column}` in "
             f"{log.places[k]}: {log.rows[k][column]!r:.100} for the image with id {image.get('id', '-')!r}, of which "
-            f"the dataset says {image.get(column)!r:.100}. {len({k for k, *_ in conflicts})} of {len(groups)} images "
-            "differ. Name the dataset and split that were answered, or, where the log is wrong, remove its columns."
+            f"the dataset says {image.get(column)!r:.100}. {len(conflicts)} of {len(groups)} images differ. Name the "
+            "dataset and split that were answered, or, where the log is wrong, remove its columns."
         )
     return rows
 
@@ -316,32 +323,40 @@ def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iter
 
 
 def _are_about_equal(logged: Any, reference: Any) -> bool:
-    """Whether two values, numbers or lists of them, are equal but for rounding."""
+    """Whether two values, numbers or lists of them, are equal but for rounding; never for what is no number."""
     try:
         logged, reference = np.asarray(logged, dtype=np.float64), np.asarray(reference, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return False
     if not logged.size and not reference.size:
+        # No boxes have shape (0,) or (0, 4).
         return True
     return logged.shape == reference.shape and bool((np.abs(logged - reference) <= _ROUNDING).all())
 
 
 def _refuse_other_rows(log: Log, group: Sequence[int], *, one_image: bool) -> None:
-    """Refuse rows of one image that describe it differently; with `one_image`, also of several; the row is named."""
-    first = group[0]
+    """Refuse a group of rows that describe their image differently; the row is named.
+
+    Args:
+        log: whose rows they are.
+        group: indices of rows, which are answers to one image.
+        one_image: whether rows with several ids are refused too, as groups of a given size may hold them.
+    """
+    row, place = log.rows[group[0]], log.places[group[0]]
     for k in group[1:]:
-        if one_image and str(log.rows[k].get("id")) != str(log.rows[first].get("id")):
+        other_row, other_place = log.rows[k], log.places[k]
+        if one_image and str(other_row.get("id")) != str(row.get("id")):
             raise ValueError(
                 f"Expected answers to one image of the dataset in all {len(group)} rows of a group for --group-size, "
-                f"got {log.rows[first].get('id')!r} in {log.places[first]} and {log.rows[k].get('id')!r} in "
-                f"{log.places[k]}. Leave --group-size out: the rows name their images, or are in their order."
+                f"got {row.get('id')!r} in {place} and {other_row.get('id')!r} in {other_place}. Leave --group-size "
+                "out: the rows name their images, or are in their order."
             )
         for column in ("boxes", "width", "height", "labels", "ignore_boxes"):
-            if log.rows[k].get(column) != log.rows[first].get(column):
+            if other_row.get(column) != row.get(column):
                 raise ValueError(
                     f"Expected the same `{column}` in all rows of one image, got others for id "
-                    f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
-                    "answers to one image: give images names of their own."
+                    f"{other_row.get('id')!r} in {place} and {other_place}. Rows with one id are answers to one image: "
+                    "give images names of their own."
                 )
 
 
@@ -367,14 +382,14 @@ def _good_images(
             notes,
             [numbers[k] for k in good_rows] if numbers else (),
         )
-    does_not, it = ("does not", "it") if len(problems) == 1 else ("do not", "them")
-    # Where most are wrong, so is the order or the frame of the boxes.
-    way_out = ", or go on without by --bad-rows drop" if 2 * len(problems) < len(rows) else ""
+    verb, pronoun = ("does not", "it") if len(problems) == 1 else ("do not", "them")
+    # Where most are wrong, so is the order or the frame of the boxes: to drop them would only hide it.
+    alternative = ", or go on without by --bad-rows drop" if 2 * len(problems) < len(rows) else ""
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
     raise ValueError(
         f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of {len(rows)} that "
-        f"{does_not}. Correct {it}{way_out}:\n" + "\n".join(lines)
+        f"{verb}. Correct {pronoun}{alternative}:\n" + "\n".join(lines)
     )
 
 

@@ -6,11 +6,11 @@ folder of a run is a log too, see :func:`log_files`.
 
 import contextlib
 import csv
-import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +19,9 @@ from grounding_rewards.common.formatting import as_json, counted, first_of
 from grounding_rewards.common.text_files import check_columns, parse_json, read_json_lines, read_text, text_lines
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.foreign_rows import STEPS, unpack_row
+from grounding_rewards.logs.run_log import CONFIG, LOG, VERSIONS
 from grounding_rewards.rewards.completions import answer_defect
 
-# Columns that hold the completion in some logs, and in others the reference or the prompt.
-_UNSURE_TEXT_COLUMNS = ("answer", "text")
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = (
     *("completion", "text", "response", "output", "answer", "prediction", "predict", "model_output", "model_response"),
@@ -32,8 +31,7 @@ TEXT_COLUMNS = (
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 # Columns that may hold the pixels themselves.
 _IMAGES = ("image", "images")
-# What a table writes for a switch that is on, in small letters.
-_TRUE = ("true", "t", "yes", "1", "1.0")
+
 
 _ONE_A_LINE = "A .jsonl file has one object a line: repair or remove the line; one list of rows is a .json file."
 _LOG_THEM = (
@@ -42,11 +40,6 @@ _LOG_THEM = (
 )
 # In the name of a file: the number of a shard, and how many there are.
 _SHARD = re.compile(r"\d+-of-(\d+)")
-# Files that every training leaves in its folder.
-_FILES_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
-
-# The place of a line, or of a row where a row is no line, for messages; the rows in it, several if it is a table.
-_Line = tuple[str, list[dict[str, Any]]]
 
 
 class Log(NamedTuple):
@@ -63,6 +56,18 @@ class Log(NamedTuple):
     rows: list[dict[str, Any]]
     places: list[str]
     notes: tuple[str, ...] = ()
+
+
+class _Line(NamedTuple):
+    """A line of a file, or a row of one that has no lines.
+
+    Attributes:
+        place: its number and file, for a message.
+        rows: that it holds: several if the line is a table.
+    """
+
+    place: str
+    rows: list[dict[str, Any]]
 
 
 def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_column: str | None = None) -> Log:
@@ -92,29 +97,36 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
         >>> log.completions, log.rows
         (['[]'], [{'response': '[]', 'boxes': []}])
     """
-    rows_in_memory = [_plain_row(row) for row in paths if isinstance(row, Mapping)]
+    # A table of pandas has arrays of numpy, where a file has lists and numbers.
+    rows_in_memory = [
+        {name: value if name in _IMAGES else as_json(value) for name, value in row.items()}
+        for row in paths
+        if isinstance(row, Mapping)
+    ]
     file_paths = log_files([path for path in paths if not isinstance(path, Mapping)])
-    logs = [_lines(enumerate(rows_in_memory, 1), "row", "the rows"), *map(_read_file, file_paths)]
+    files = [_lines(enumerate(rows_in_memory, 1), "row", "the rows"), *map(_read_file, file_paths)]
     tables: list[list[_Line]] = []
-    for lines in logs:
-        # A table is a line that holds several rows, else the file.
-        has_tables = any(len(line_rows) > 1 for _, line_rows in lines)
-        tables += [[line] for line in lines] if has_tables else [lines]
-    contents = list(map(_without_steps, tables))
+    for lines in files:
+        line_is_table = any(len(line.rows) > 1 for line in lines)
+        tables += [[line] for line in lines] if line_is_table else [lines]
     rows: list[dict[str, Any]] = []
     places: list[str] = []
     repeats = 0
-    for lines, content, previous_content in zip(tables, contents, [[], *contents[:-1]], strict=True):
+    previous_content: list[dict[str, Any]] = []
+    for table in tables:
+        content = _without_steps(table)
         if content and content == previous_content:
             repeats += 1
-            continue
-        for place, line_rows in lines:
-            rows += line_rows
-            places += [place] * len(line_rows)
+        else:
+            for line in table:
+                rows += line.rows
+                places += [line.place] * len(line.rows)
+        previous_content = content
     column = find_text_column(rows, text_column)
     _check_texts(column, rows, places)
     notes = []
-    if column in _UNSURE_TEXT_COLUMNS and text_column is None:
+    if column in ("answer", "text") and text_column is None:
+        # Some logs have the completion in these, and others the reference or the prompt.
         notes.append(
             f"Completions are read from the column `{column}`. If it holds the reference or the prompt, name another "
             "one with --text-column."
@@ -127,17 +139,12 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     return Log([row[column] for row in rows], rows, places, tuple(notes))
 
 
-def _without_steps(lines: Sequence[_Line]) -> list[dict[str, Any]]:
+def _without_steps(table: Sequence[_Line]) -> list[dict[str, Any]]:
     """The rows of a table without their steps; empty where no row has a step, as such a table is never a repeat."""
-    rows = list(itertools.chain.from_iterable(line_rows for _, line_rows in lines))
+    rows = [row for line in table for row in line.rows]
     if all(row.keys().isdisjoint(STEPS) for row in rows):
         return []
     return [{name: value for name, value in row.items() if name not in STEPS} for row in rows]
-
-
-def _plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row in memory with the lists and numbers that a file would have: a table of pandas has arrays of numpy."""
-    return {name: value if name in _IMAGES else as_json(value) for name, value in row.items()}
 
 
 def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
@@ -161,12 +168,12 @@ def step_of(row: Mapping[str, Any]) -> float | None:
     """The step of a training at which a row was logged; None where that is not known.
 
     Example:
-        >>> step_of({"step": "12"}), step_of({})
-        (12.0, None)
+        >>> step_of({"step": "12"}), step_of({}), step_of({"step": 10**400})
+        (12.0, None, None)
     """
     try:
         step = float(row["step"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
     return step if math.isfinite(step) else None
 
@@ -200,6 +207,11 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
             )
         return text_column
     known_columns = [name for name in TEXT_COLUMNS if name in columns]
+    if not known_columns:
+        raise ValueError(
+            f"Expected a column {' or '.join(TEXT_COLUMNS)} with the completions, got {', '.join(columns)}. "
+            "Name yours with --text-column."
+        )
     # A table may have a column that is empty throughout, or holds the number of something.
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
@@ -207,11 +219,7 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
             f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
             "--text-column; another one may hold the reference."
         )
-    if not known_columns:
-        raise ValueError(
-            f"Expected a column {' or '.join(TEXT_COLUMNS)} with the completions, got {', '.join(columns)}. "
-            "Name yours with --text-column."
-        )
+    # Where every text is empty, no column is a candidate.
     return (candidates or known_columns)[0]
 
 
@@ -277,8 +285,9 @@ def log_files(paths: Sequence[str | Path]) -> list[Path]:
             raise ValueError(
                 f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
             )
-    shards = Counter(path.with_name(_SHARD.sub(r"*-of-\1", path.name)) for path in set(files))
-    for pattern, count in shards.items():
+    # Shards of one log share a name but for their number: log-00001-of-00004.jsonl is one of log-*-of-00004.jsonl.
+    shard_counts = Counter(path.with_name(_SHARD.sub(r"*-of-\1", path.name)) for path in set(files))
+    for pattern, count in shard_counts.items():
         total = re.search(r"\*-of-(\d+)", pattern.name)
         if total and count < int(total[1]):
             raise ValueError(
@@ -293,7 +302,8 @@ def _folder_files(folder: Path) -> list[Path]:
     files = _readable_files(folder / "completions")
     if not files and (folder / "completions.jsonl").is_file():
         files = [folder / "completions.jsonl"]
-    if not files and all((folder / name).is_file() for name in _FILES_OF_A_RUN):
+    # Every training leaves these three; its own log would be taken for one of completions.
+    if not files and all((folder / name).is_file() for name in (CONFIG, LOG, VERSIONS)):
         raise ValueError(f"Expected completions in {str(folder)!r}, got a run that logged none. {_LOG_THEM}")
     files = files or _readable_files(folder)
     if not files:
@@ -311,24 +321,22 @@ def _readable_files(folder: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> list[_Line]:
-    """The lines of a file, see :func:`_lines`."""
+    """The lines of a file, by the reader of its kind."""
     if path.suffix not in _READERS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
         )
-    reader = _READERS[path.suffix]
-    unit = "line" if reader is _read_jsonl else "row"
-    return _lines(reader(path), unit, repr(str(path)))
+    return _lines(_READERS[path.suffix](path), "line" if path.suffix == ".jsonl" else "row", repr(str(path)))
 
 
-def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[_Line]:
+def _lines(numbered_contents: Iterable[tuple[int, Any]], unit: str, source: str) -> list[_Line]:
     """The lines of a file, from the number and the content of each.
 
     Sizes become numbers, and what a table has as NaN becomes None. `unit`, line or row, and
     `source` make the places.
     """
     lines = []
-    for number, content in numbered:
+    for number, content in numbered_contents:
         place = f"{unit} {number} of {source}"
         if not isinstance(content, dict):
             raise ValueError(
@@ -342,18 +350,10 @@ def _lines(numbered: Iterable[tuple[int, Any]], unit: str, source: str) -> list[
                 if isinstance(row.get(name), str):
                     with contextlib.suppress(ValueError):
                         row[name] = float(row[name])
-            # A table has NaN where a row lacks a column that others have; NaN alone differs from itself.
-            row |= dict.fromkeys((name for name, value in row.items() if isinstance(value, float) and value != value))
-        lines.append((place, rows))
+            # A table has NaN where a row lacks a column that others have.
+            row |= {name: None for name, value in row.items() if isinstance(value, float) and math.isnan(value)}
+        lines.append(_Line(place, rows))
     return lines
-
-
-# Each reader gives the rows of a file with the number of each.
-
-
-def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
-    """The value of each line, with its number."""
-    return list(read_json_lines(path, _ONE_A_LINE))
 
 
 def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
@@ -374,25 +374,21 @@ def _row_of_cells(cells: Mapping[str, Any], number: int, path: Path) -> dict[str
     """The row of a table's cells, without empty ones, and with lists and switches where cells hold these as text."""
     row: dict[str, Any] = {}
     for name, cell in cells.items():
-        # An empty completion is a completion.
-        is_empty = cell is None or (cell == "" and name not in TEXT_COLUMNS)
-        if is_empty:
+        # An empty completion is a completion; a missing cell is None.
+        if cell is None or (cell == "" and name not in TEXT_COLUMNS):
             continue
-        if name in _JSON_COLUMNS and cell.startswith(("[", "{")):
-            cell = _list_of_cell(cell, f"row {number} of {str(path)!r}, column {name}")
-        row[name] = (cell.strip().casefold() in _TRUE) if name == "prompt_opens_thinking" else cell
+        row[name] = cell
+        if name == "prompt_opens_thinking":
+            row[name] = cell.strip().casefold() in ("true", "t", "yes", "1", "1.0")
+        elif name in _JSON_COLUMNS and cell.startswith(("[", "{")):
+            try:
+                row[name] = parse_json(cell)
+            except ValueError as error:
+                raise ValueError(
+                    f"Expected JSON in row {number} of {str(path)!r}, column {name}, got {cell!r:.80} ({error}). Write "
+                    "lists as JSON, as json.dumps does: [[10, 20, 30, 40]]."
+                ) from None
     return row
-
-
-def _list_of_cell(cell: str, place: str) -> Any:
-    """The list that a cell holds in JSON."""
-    try:
-        return parse_json(cell)
-    except ValueError as error:
-        raise ValueError(
-            f"Expected JSON in {place}, got {cell!r:.80} ({error}). Write lists as JSON, as json.dumps does: "
-            "[[10, 20, 30, 40]]."
-        ) from None
 
 
 def _read_json(path: Path) -> Iterable[tuple[int, Any]]:
@@ -447,8 +443,9 @@ def _read_parquet(path: Path) -> Iterable[tuple[int, Any]]:
         ) from None
 
 
+# By the ending of a file: what gives its rows with the number of each.
 _READERS: dict[str, Callable[[Path], Iterable[tuple[int, Any]]]] = {
-    ".jsonl": _read_jsonl,
+    ".jsonl": partial(read_json_lines, fix=_ONE_A_LINE),
     ".json": _read_json,
     ".csv": _read_csv,
     ".parquet": _read_parquet,

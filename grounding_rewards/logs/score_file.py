@@ -90,11 +90,12 @@ def score_file(
     check_workers(processes)
     check_alike(rewards)
     log = read_completions([path], text_column=text_column)
-    starts = range(0, len(log.rows), _CHUNK)
-    chunks = [
-        Log(log.completions[k : k + _CHUNK], log.rows[k : k + _CHUNK], log.places[k : k + _CHUNK]) for k in starts
-    ]
-    rewards_of_all: dict[str, list[float]] = {reward.__name__: [] for reward in rewards}
+    chunks = []
+    for start in range(0, len(log.rows), _CHUNK):
+        numbers = slice(start, start + _CHUNK)
+        chunks.append(Log(log.completions[numbers], log.rows[numbers], log.places[numbers]))
+    all_rewards: dict[str, list[float]] = {reward.__name__: [] for reward in rewards}
+    scored_count = 0
     statuses: Counter[str] = Counter()
     space_warnings: dict[str, str] = {}
     with (
@@ -103,27 +104,27 @@ def score_file(
         unfinished.open("w", encoding="ascii", newline="\n") as file,
         map_in_workers(partial(_score_chunk, tuple(rewards)), chunks, processes=processes) as scored_chunks,
     ):
-        for start, (scores, messages) in zip(starts, scored_chunks, strict=True):
-            end = start + _CHUNK
-            ids = [row.get("id") for row in log.rows[start:end]]
+        for chunk, (scores, messages) in zip(chunks, scored_chunks, strict=True):
+            ids = [row.get("id") for row in chunk.rows]
             columns: dict[str, Sequence[Any]] = {
-                "row": range(start + 1, start + 1 + len(ids)),
+                "row": range(scored_count + 1, scored_count + 1 + len(ids)),
                 "id": [None if name is None else str(name) for name in ids],
                 **scores,
             }
-            for row in zip(*columns.values(), strict=True):
-                file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
-            for name, values in rewards_of_all.items():
-                values += scores[name]
+            for values in zip(*columns.values(), strict=True):
+                file.write(json.dumps(dict(zip(columns, values, strict=True))) + "\n")
+            for name, rewards_so_far in all_rewards.items():
+                rewards_so_far += scores[name]
             statuses.update(scores["status"])
             for message in messages:
-                # Every worker warns for itself, with other numbers.
+                # Every worker warns for itself, with other numbers: messages that differ in these alone are one.
                 space_warnings.setdefault(re.sub(r"[\d.]+", "", message), message)
+            scored_count += len(ids)
             if on_progress is not None:
-                on_progress(start + len(ids))
+                on_progress(scored_count)
     return ScoreSummary(
         len(log.rows),
-        {name: math.fsum(values) / len(values) for name, values in rewards_of_all.items()},
+        {name: math.fsum(values) / len(values) for name, values in all_rewards.items()},
         {status: statuses[status] for status in STATUSES},
         (*log.notes, *space_warnings.values(), *off_image_notes(log)),
     )
@@ -137,7 +138,8 @@ def _check_output(path: Path, out: Path) -> None:
             "`pandas.read_json(out, lines=True).to_parquet(...)` makes a table of it."
         )
     files = [file.resolve() for file in log_files([path])]
-    # All files of a folder are read; but where it has completions.jsonl, that file alone.
+    # All files of a folder are read, so that a later run would read the output too; but where the folder has
+    # completions.jsonl, that file alone.
     read_folder = files[0].parent if path.is_dir() and files[0].name != "completions.jsonl" else None
     if out.resolve() in files or out.resolve().parent == read_folder:
         raise ValueError(
@@ -147,12 +149,18 @@ def _check_output(path: Path, out: Path) -> None:
 
 
 def _score_chunk(rewards: Sequence[GroundingReward], log: Log) -> tuple[dict[str, list[Any]], list[str]]:
-    """The columns of :func:`score_columns` for some rows, and the warnings that scoring gave."""
+    """The columns of :func:`score_columns` for some rows of a log, and the warnings that scoring gave.
+
+    Raises:
+        ValueError: a row is wrong; its place in the log is named.
+    """
+    # Warnings of another process would be lost.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
         try:
             columns = _score_rows(rewards, log.completions, log.rows)
         except ValueError:
+            # Each row alone, to find the first that is wrong.
             for completion, row, place in zip(log.completions, log.rows, log.places, strict=True):
                 try:
                     _score_rows(rewards, [completion], [row])
@@ -166,5 +174,6 @@ def _score_rows(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[Any]]:
     """The columns of :func:`score_columns` for these rows."""
+    # Not all at once: a column that no row has must be missing, not empty.
     names = [name for name in _COLUMNS if any(name in row for row in rows)]
     return score_columns(rewards, completions, **{name: [row.get(name) for row in rows] for name in names})

@@ -101,7 +101,11 @@ def test_images_without_ids_are_named_by_their_number(images, tmp_path):
     assert read_log(log, dataset=images.remove_columns("id")).texts == [["0"], ["1"], ["2"], ["3"]]
 
 
-@pytest.mark.parametrize(("change", "column", "shown"), table("logs/rows", "contradictions"))
+@pytest.mark.parametrize(
+    ("change", "column", "shown"),
+    # the last is greater than any float
+    [*table("logs/rows", "contradictions"), ({"width": 10**400}, "width", "10+")],
+)
 @pytest.mark.parametrize("names", [["one", "two", "three", "four"], [None] * 4])
 def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change, column, shown, names):
     rows = [{"id": name, "completion": "[]"} for name in names]
