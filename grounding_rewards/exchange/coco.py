@@ -18,7 +18,7 @@ Source: https://cocodataset.org/#format-data and #format-results.
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         [10.0, 20.0, 30.0, 30.0]
     """
     categories = _categories(images)
-    entries: list[dict[str, Any]] = []
+    image_entries = []
     annotations: list[dict[str, Any]] = []
     for image_number, (image, name) in enumerate(zip(images, _file_names(images), strict=True), start=1):
         # Other tools expect whole numbers where sides have whole pixels.
@@ -51,16 +51,19 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         entry = {"id": image_number, "file_name": name, "width": width, "height": height, "image_id": image.id}
         if image.patient is not None:
             entry["patient_id"] = image.patient
-        entries.append(entry)
-        boxes = [(bbox, label, 0) for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True)]
+        image_entries.append(entry)
+        # Each region with its category, and whether it is a crowd, as those to ignore are, of every category.
+        regions = []
+        for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True):
+            regions.append((bbox, categories[text_key(label)], 0))
         for bbox in _xywh(image.ignore):
-            boxes += [(bbox, label, 1) for label in categories]
-        for bbox, label, iscrowd in boxes:
+            regions += [(bbox, category, 1) for category in categories.values()]
+        for bbox, category, iscrowd in regions:
             annotations.append(
                 {
                     "id": len(annotations) + 1,
                     "image_id": image_number,
-                    "category_id": categories[text_key(label)]["id"],
+                    "category_id": category["id"],
                     "bbox": bbox,
                     "area": bbox[2] * bbox[3],
                     "segmentation": [],
@@ -69,7 +72,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
             )
     return {
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
-        "images": entries,
+        "images": image_entries,
         "annotations": annotations,
         "categories": list(categories.values()),
     }
@@ -84,10 +87,12 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
     categories = _categories(images)
+    # The category of boxes without a label. References with a single label have the first category, and then there is
+    # no `unlabelled`; without any category there is no box either.
     unlabelled = _UNLABELLED if _UNLABELLED in categories else next(iter(categories), _UNLABELLED)
     results = []
     for image_number, image in enumerate(images, start=1):
-        # An invalid box becomes one without area.
+        # An invalid box becomes one without area, since other tools refuse what is not finite.
         boxes = _xywh(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0))
         for bbox, label, score in zip(boxes, image.pred_labels, image.pred_scores.tolist(), strict=True):
             results.append(
@@ -113,9 +118,10 @@ def _xywh(boxes: Boxes) -> list[list[float]]:
 
 
 def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
-    """Every category by the key of its labels: those of references in alphabetical order, then the others.
+    """Every category, `{"id": ..., "name": ...}`, by the key that the spellings of its label share.
 
-    Unlabelled predictions have the last category; if references have a single label, that is theirs instead.
+    Those of references come first in alphabetical order, then those that only predictions have. Predictions without a
+    label have the last category, `unlabelled`; if references have a single label, that is theirs instead.
     """
     gt_labels: set[str] = set()
     pred_labels: set[str | None] = set()
@@ -132,10 +138,10 @@ def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
 
 
 def _file_names(images: Sequence[Prediction]) -> list[str]:
-    """A different name for every image; never an absolute path, nor one that leads out of its folder."""
+    """A different name for every image, that of its file or its id without folders, numbered if two would share one."""
     names = []
     for image in images:
-        name = PurePosixPath(Path(image.image or image.id).as_posix()).name
+        name = Path(image.image or image.id).name
         names.append("image" if name in ("", "..") else name)
     if len(set(names)) == len(names):
         return names

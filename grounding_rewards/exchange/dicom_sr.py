@@ -162,8 +162,8 @@ def write_dicom_sr(
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
         ImportError: the extra `dicom` is not installed.
     """
-    find = None if dicom is None else image_finder(dicom, DICOM_SUFFIXES)
-    files = [_dicom_file(image, find) for image in images]
+    find_file = None if dicom is None else image_finder(dicom, DICOM_SUFFIXES)
+    files = [_dicom_file(image, find_file) for image in images]
     paths = [None if file is None else Path(dicom or "", file) for file in files]
     if not any(paths):
         raise ValueError(
@@ -202,24 +202,33 @@ def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, ND
         >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
         (array([[0., 0., 5., 5.]]), array([0]))
     """
-    inside = np.clip(boxes, 0, [width, height, width, height])
-    # Both are checked: clipping makes an infinite corner finite.
-    is_drawable = valid_boxes(boxes) & valid_boxes(inside)
-    return inside[is_drawable], np.flatnonzero(is_drawable)
+    clipped = np.clip(boxes, 0, [width, height, width, height])
+    # Both are checked: clipping makes an infinite corner finite, and a box outside the image one without area.
+    is_drawable = valid_boxes(boxes) & valid_boxes(clipped)
+    return clipped[is_drawable], np.flatnonzero(is_drawable)
 
 
 def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
-    """The measurement groups of a report: one for each box, or one for a no-finding statement."""
+    """The measurement groups of a report: one for each box, or one for a no-finding statement.
+
+    Args:
+        image: with its answer.
+        source: the header of its DICOM image, to which the groups refer.
+        model: the name of the model.
+
+    Raises:
+        ValueError: the answer has neither, or the image has another shape than the source.
+    """
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
 
-    algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
-    boxes, indices = drawable_boxes(image.pred, image.width, image.height)
     if not _has_answer(image):
         raise ValueError(
             f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
             f"{image.status}). Leave it out: a report would say that nothing was found."
         )
+    algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
+    boxes, indices = drawable_boxes(image.pred, image.width, image.height)
     if not len(boxes):
         whole_image = sr.SourceImageForMeasurementGroup.from_source_image(source)
         group = sr.MeasurementsAndQualitativeEvaluations(
@@ -261,16 +270,15 @@ def _has_answer(image: Prediction) -> bool:
 
 
 def _scale(image: Prediction, source: Dataset) -> list[float]:
-    """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
-    scale_x, scale_y = source.Columns / image.width, source.Rows / image.height
-    # Image and source have one shape, up to the rounding of the smaller one, so that both factors are about equal.
-    sizes = (image.width, image.height), (source.Columns, source.Rows)
-    if not (has_shape(*sizes) or has_shape(*reversed(sizes))):
+    """The factors from pixels of the image to columns and rows of the source, for x, y, x, y; both have one shape."""
+    image_size, source_size = (image.width, image.height), (source.Columns, source.Rows)
+    # Either may be a smaller copy of the other, with sides rounded to pixels.
+    if not (has_shape(image_size, source_size) or has_shape(source_size, image_size)):
         raise ValueError(
             f"Expected the DICOM image of {image.id!r} in the shape of {image.width:g} x {image.height:g} pixels, got "
             f"{source.Columns} x {source.Rows}. Name the folder of the images that the boxes were measured on."
         )
-    return [scale_x, scale_y, scale_x, scale_y]
+    return [source.Columns / image.width, source.Rows / image.height] * 2
 
 
 def _coded(label: str) -> CodedConcept:
@@ -282,23 +290,25 @@ def _coded(label: str) -> CodedConcept:
 
 
 def _short_line(text: str) -> str:
-    """A text in one line of at most 64 characters; control characters and backslashes, which DICOM uses, are spaces."""
-    characters = [character if character.isprintable() and character != "\\" else " " for character in text]
-    words = "".join(characters).split()
-    return " ".join(words)[:_LONGEST].strip() or _UNLABELLED
+    """A text in one line of at most 64 characters; control characters and backslashes, which DICOM uses, are spaces.
+
+    A text of nothing else becomes `unlabelled`.
+    """
+    legal_text = "".join(character if character.isprintable() and character != "\\" else " " for character in text)
+    return " ".join(legal_text.split())[:_LONGEST].strip() or _UNLABELLED
 
 
-def _completed_header(source: Dataset, image: str) -> Dataset:
-    """A copy of a header with missing elements added as empty; refuse one that lacks an element that may not be empty.
+def _completed_header(source: Dataset, image_id: str) -> Dataset:
+    """A copy of a header with missing elements added as empty; one that lacks what may not be empty is refused.
 
     Args:
         source: the header.
-        image: its id, for the error.
+        image_id: the id of its image, for the error.
     """
     missing = [name for name in _NEEDED if name not in source]
     if missing:
         raise ValueError(
-            f"Expected a DICOM image that can be referred to for {image!r}, got one without {', '.join(missing)}. "
+            f"Expected a DICOM image that can be referred to for {image_id!r}, got one without {', '.join(missing)}. "
             "Leave it out."
         )
     # Deep, as pydicom's shallow copy shares its elements with the source, which would get the missing ones too.
@@ -309,18 +319,18 @@ def _completed_header(source: Dataset, image: str) -> Dataset:
     return completed
 
 
-def _dicom_file(prediction: Prediction, find: Callable[[str], str] | None) -> str | Path | None:
+def _dicom_file(image: Prediction, find_file: Callable[[str], str] | None) -> str | Path | None:
     """The DICOM file of an image; None if there is none.
 
     Args:
-        prediction: on the image.
-        find: finds a file by a name, in the folder of the DICOM images; None takes the image of the prediction.
+        image: with its id and, where it has one, the path of its file.
+        find_file: the file of a name in the folder of the DICOM images, empty without one; None takes the path.
     """
-    if find is None:
-        image = Path(prediction.image or "")
-        return image if is_dicom(image) and image.is_file() else None
-    for name in (prediction.id, Path(prediction.id).stem, Path(prediction.image or prediction.id).stem):
-        file = find(name)
+    if find_file is None:
+        path = Path(image.image or "")
+        return path if is_dicom(path) and path.is_file() else None
+    for name in (image.id, Path(image.id).stem, Path(image.image or image.id).stem):
+        file = find_file(name)
         if file:
             return file
     return None

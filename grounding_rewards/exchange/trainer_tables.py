@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import math
+import operator
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from grounding_rewards.data.dataset_columns import add_prompts, with_column
 from grounding_rewards.data.prompts import conversation, prompt_words
 from grounding_rewards.images.decoding import load_image, open_image, shown_image, stored_images
 from grounding_rewards.images.dicom import is_dicom
-from grounding_rewards.images.resize import limits_area, resized_size, size_within
+from grounding_rewards.images.resize import image_processor_of, limits_area, resized_size, size_within
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -50,13 +51,13 @@ _EASYR1_LIMITS = (262_144, 4_194_304)
 
 @dataclass(frozen=True)
 class PixelLimits:
-    """The smallest and the largest area of an image in pixels, as options of a trainer; None keeps its default."""
+    """The smallest and the largest area of an image in pixels, as options of a trainer; None keeps the trainer's."""
 
     least: int | None = None
     most: int | None = None
 
 
-ITS_OWN = PixelLimits()
+DEFAULT_LIMITS = PixelLimits()
 """The defaults of a trainer."""
 
 
@@ -74,7 +75,7 @@ def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
         >>> trainer_limits("easyr1", PixelLimits(most=1_003_520))
         PixelLimits(least=262144, most=1003520)
     """
-    if trainer == "openrlhf" and limits != ITS_OWN:
+    if trainer == "openrlhf" and limits != DEFAULT_LIMITS:
         raise ValueError(
             "Expected neither --min-pixels nor --max-pixels for openrlhf, got one. It hands images to the processor as "
             "they are: set the limits in the model's preprocessor_config.json, or shrink images with prepare --side."
@@ -89,7 +90,7 @@ def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
 
 
 def trainer_size(
-    trainer: str, processor: Any, width: int, height: int, limits: PixelLimits = ITS_OWN
+    trainer: str, processor: Any, width: int, height: int, limits: PixelLimits = DEFAULT_LIMITS
 ) -> tuple[int, int]:
     """Width and height in pixels of an image as the model sees it under a trainer.
 
@@ -112,14 +113,15 @@ def trainer_size(
     """
     limits = trainer_limits(trainer, limits)
     # The merge size of qwen_vl_utils is 2, whatever the processor has.
-    side = getattr(processor, "image_processor", processor).patch_size * 2
+    token_side = image_processor_of(processor).patch_size * 2
     if trainer == "ms-swift":
         # The processor does not resize here. MIN_PIXELS and MAX_PIXELS are rounded down to whole tokens.
-        least_pixels = None if limits.least is None else limits.least // side**2 * side**2
-        most_pixels = None if limits.most is None else limits.most // side**2 * side**2
-        return qwen_vl_utils_size(width, height, side, PixelLimits(least_pixels, most_pixels))
+        token_area = token_side**2
+        least_pixels = None if limits.least is None else limits.least // token_area * token_area
+        most_pixels = None if limits.most is None else limits.most // token_area * token_area
+        return qwen_vl_utils_size(width, height, token_side, PixelLimits(least_pixels, most_pixels))
     if trainer == "verl":
-        width, height = qwen_vl_utils_size(width, height, side, limits)
+        width, height = qwen_vl_utils_size(width, height, token_side, limits)
     elif trainer == "easyr1":
         width, height = easyr1_size(width, height, limits)
     return resized_size(processor, width, height)
@@ -135,8 +137,8 @@ def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]
         (1224, 816)
     """
     # side = int(side * sqrt(limit / (width * height))), first for the largest area, then for the smallest
-    for limit, sign in ((limits.most, 1), (limits.least, -1)):
-        if limit is not None and sign * (width * height) > sign * limit:
+    for limit, breaks_limit in ((limits.most, operator.gt), (limits.least, operator.lt)):
+        if limit is not None and breaks_limit(width * height, limit):
             scale = math.sqrt(limit / (width * height))
             width, height = int(width * scale), int(height * scale)
             if not (width and height):
@@ -215,7 +217,7 @@ def write_trainer_table(
     source: str,
     box_format: str | None = None,
     processor: Any = None,
-    limits: PixelLimits = ITS_OWN,
+    limits: PixelLimits = DEFAULT_LIMITS,
     bad_rows: str = "refuse",
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
@@ -250,6 +252,7 @@ def write_trainer_table(
     limits = trainer_limits(trainer, limits)
     dataset = _checked_rows(dataset, trainer, box_format, processor, limits, bad_rows)
     pixel_limits = {"min_pixels": limits.least, "max_pixels": limits.most}
+    set_limits = {name: value for name, value in pixel_limits.items() if value is not None}
     rows: list[TableRow] = []
     negatives = 0
     with whole_folder(out) as unfinished:
@@ -260,7 +263,7 @@ def write_trainer_table(
             truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
             if not any(truth.get("reader_boxes", truth.get("boxes", ()))):
                 negatives += 1
-            row_of_table = TableRow(
+            table_row = TableRow(
                 messages=marked_messages(prompt_row["prompt"]),
                 image=_place_image(image, folder, final_folder),
                 truth=json.dumps(truth, ensure_ascii=False),
@@ -268,9 +271,9 @@ def write_trainer_table(
                 split=split,
                 number=len(rows),
                 id=None if row.get("id") is None else str(row["id"]),
-                limits={name: value for name, value in pixel_limits.items() if value is not None},
+                limits=set_limits,
             )
-            rows.append(row_of_table)
+            rows.append(table_row)
             on_progress(f"writing {path.name}", len(rows), dataset.num_rows)
         if layout.ending == "jsonl":
             text = "".join(json.dumps(layout.row(row), ensure_ascii=False) + "\n" for row in rows)
@@ -285,8 +288,8 @@ def write_trainer_table(
             parquet.write_table(table, unfinished / path.name)
         images = len(list(folder.glob("*")))
     values = {"path": shlex.quote(str(path.absolute())), "least": limits.least, "most": limits.most}
-    missing = {"{" + name + "}" for name, value in values.items() if value is None}
-    config_lines = [line.format(**values) for line in layout.lines if not any(name in line for name in missing)]
+    unset_marks = [f"{{{name}}}" for name, value in values.items() if value is None]
+    config_lines = [line.format(**values) for line in layout.lines if not any(mark in line for mark in unset_marks)]
     return {"path": path, "rows": len(rows), "negatives": negatives, "images": images, "lines": config_lines}
 
 
@@ -319,7 +322,7 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
 
 
 def one_problem(messages: Sequence[Mapping[str, str]]) -> str:
-    """The turns as one text, as EasyR1 makes a single turn of the user: the text of the system comes first.
+    """The turns as one text, EasyR1's column `problem`, of which it makes a turn of the user: the system's text first.
 
     Raises:
         ValueError: there are turns other than one of the user, and one of the system before it.
@@ -345,11 +348,10 @@ def _checked_rows(
     stated_format = None if box_format is None else get_box_format(box_format)
     if stated_format is None and "box_format" not in dataset.column_names:
         raise ValueError("Expected --box-format, as the dataset has no column box_format, got none. Name it.")
-    column = dataset["box_format"] if stated_format is None else ()
-    formats = box_formats_of(stated_format, [name for name in column if name])
+    format_names = dataset["box_format"] if stated_format is None else ()
+    formats = box_formats_of(stated_format, [name for name in format_names if name])
     resized_formats = [fmt.name for fmt in formats if fmt.space.frame == "resized"]
-    resizes = processor is not None and limits_area(processor)
-    if resized_formats and not resizes:
+    if resized_formats and not limits_area(processor):
         processor_name = "none" if processor is None else type(processor).__name__
         raise ValueError(
             f"Expected --model with a processor of the Qwen2-VL kind for the box format {resized_formats[0]}, which "
@@ -372,9 +374,10 @@ def _checked_rows(
 
 
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
-    """The dataset with resized sizes by the trainer's rule instead of any that it has."""
+    """The rows of images that the trainer can resize, with resized sizes by its rule instead of any that they have."""
     dataset = dataset.remove_columns([name for name in SIZE_COLUMNS[2:] if name in dataset.column_names])
-    if processor is None or not limits_area(processor):
+    if not limits_area(processor):
+        # No format counts in resized pixels then.
         return dataset
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:
@@ -389,32 +392,33 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
     return dataset
 
 
-def _place_image(image: Any, folder: Path, final: Path) -> str:
-    """The absolute path of the file of an image, which is written if there is none in a plain format.
+def _place_image(image: Any, folder: Path, final_folder: Path) -> str:
+    """The absolute path of a file that every program decodes to this image; it is written if there is none.
 
     Args:
         image: as the dataset stores it, with `path` or `bytes`.
         folder: where a new file is written.
-        final: the path to which the caller moves that folder, with which the path of a new file begins.
+        final_folder: the path to which the caller moves that folder, with which the path of a new file begins.
     """
     is_file = image["bytes"] is None
-    stored = None if is_file and is_dicom(image["path"]) else load_image(image)
+    # None for a DICOM file.
+    stored_image = None if is_file and is_dicom(image["path"]) else load_image(image)
     # `shown_image` returns the same object if it changes nothing.
-    if stored is None or shown_image(stored) is not stored:
-        # Trainers do not read such an image, for example DICOM.
+    if stored_image is None or shown_image(stored_image) is not stored_image:
+        # Trainers would not read this image, or with other greys.
         buffer = io.BytesIO()
         open_image(image).save(buffer, "PNG")
         data, ending = buffer.getvalue(), "png"
     elif is_file:
         return str(Path(image["path"]).absolute())
     else:
-        data, ending = image["bytes"], str(stored.format).lower()
+        data, ending = image["bytes"], str(stored_image.format).lower()
     # Named by its content, an image that several rows show is written once.
     name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / name).exists():
         (folder / name).write_bytes(data)
-    return str(final / name)
+    return str(final_folder / name)
 
 
 class TableLayout(NamedTuple):

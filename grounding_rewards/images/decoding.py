@@ -69,9 +69,8 @@ the file, or leave the image out.
 
 def _dicom_file(source: Any) -> str | Path | None:
     """The path of a DICOM file, or of the one that an undecoded image names; None for all other images."""
-    file = source
-    if isinstance(source, Mapping) and source["bytes"] is None:
-        file = source.get("path")
+    is_reference = isinstance(source, Mapping) and source["bytes"] is None
+    file = source.get("path") if is_reference else source
     return file if isinstance(file, str | Path) and is_dicom(file) else None
 
 
@@ -89,7 +88,7 @@ def load_image(source: str | Path | Mapping[str, Any]) -> Image:
         if pages > 1:
             size = image.size
             image.seek(1)
-            # A second page of another size is a thumbnail.
+            # A second page of another size is a thumbnail. `_opened` adds the file's name to the error.
             if image.size == size:
                 raise ValueError(f"a file of {pages} pages, of which each is an image")
             image.seek(0)
@@ -138,18 +137,24 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
         >>> image.mode, np.asarray(image).tolist()
         ('L', [[0, 128, 255]])
     """
+    import numpy as np
     from PIL.Image import alpha_composite, fromarray, new
 
     image = _upright(image)
     # Modes such as I;16 and F, which `convert("RGB")` cuts off at 255.
     if image.mode[0] in "IF":
-        return fromarray(spread(_deep_values(image), window))
-    if image.mode in ("L", "RGB") and "transparency" not in image.info:
+        values = np.asarray(image)
+        # Pillow turns round TIFF files that count from white only up to 8 bits.
+        if image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+            values = values.max() - values
+        return fromarray(spread(values, window))
+    is_transparent = "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa")
+    if image.mode in ("L", "RGB") and not is_transparent:
         return image
-    grey = image.mode in _GREY_MODES
-    if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+    mode = "L" if image.mode in _GREY_MODES else "RGB"
+    if is_transparent:
         image = alpha_composite(new("RGBA", image.size, (0, 0, 0, 255)), image.convert("RGBA"))
-    return image.convert("L" if grey else "RGB")
+    return image.convert(mode)
 
 
 def _upright(image: Image) -> Image:
@@ -157,16 +162,6 @@ def _upright(image: Image) -> Image:
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(image) if image.getexif().get(_EXIF_ORIENTATION, 1) != 1 else image
-
-
-def _deep_values(image: Image) -> np.ndarray:
-    """The stored values of an upright image of more than 8 bits, black the lowest."""
-    import numpy as np
-
-    values = np.asarray(image)
-    if image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
-        values = values.max() - values
-    return values
 
 
 def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
@@ -210,6 +205,7 @@ def small_image(image: Image, side: int) -> Image:
         >>> image.mode, image.size
         ('L', (150, 100))
     """
+    # A copy, because an image in 8 bits is returned as it is, and `thumbnail` shrinks in place.
     thumbnail = shown_image(image).copy()
     thumbnail.thumbnail((side, side))
     return thumbnail
@@ -253,12 +249,14 @@ def has_shape(image: tuple[float, float], size: tuple[float, float]) -> bool:
 
     Args:
         image: width and height of the image in pixels.
-        size: width and height in pixels.
+        size: width and height in pixels that the image may be a copy of.
 
     Example:
         >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
         (True, False)
     """
+    # Of one shape are sides with image[0] / size[0] = image[1] / size[1]. A side of the image that is off by a pixel
+    # moves the products, which are compared instead of the quotients, by a side of the size.
     return abs(image[0] * size[1] - image[1] * size[0]) <= size[0] + size[1]
 
 
@@ -339,7 +337,7 @@ def image_path(root: str | Path, file: str | Path, *, allow_outside: bool = Fals
 there, or give --allow-outside if these images are meant.
     """
     path = Path(root, file)
-    if not allow_outside and not is_below([root], path):
+    if not allow_outside and not is_below(root, path):
         raise ValueError(
             f"Expected an image below {str(root)!r}, got {str(file)!r}, which leads out of it. Copy the image there, "
             "or give --allow-outside if these images are meant."
@@ -347,18 +345,19 @@ there, or give --allow-outside if these images are meant.
     return path
 
 
-def is_below(roots: Sequence[str | Path], path: str | Path) -> bool:
-    """Whether a path lies in one of these folders when all links are followed; neither has to exist.
+def is_below(root: str | Path, path: str | Path) -> bool:
+    """Whether a path lies in a folder when all links are followed; neither has to exist.
 
     Example:
-        >>> is_below(["images"], "images/1.png"), is_below(["images"], "images/../1.png"), is_below([], "1.png")
-        (True, False, False)
+        >>> is_below("images", "images/1.png"), is_below("images", "images/../1.png")
+        (True, False)
     """
     try:
         # Texts rather than paths: a dataset has many images.
-        real = os.path.realpath(path)
+        real_path = os.path.realpath(path)
     except ValueError:
         # A zero byte is in no path.
         return False
-    folders = [os.path.join(os.path.realpath(root), "") for root in roots]
-    return any(os.path.join(real, "").startswith(folder) for folder in folders)
+    # With a separator at the end, so that the folder `images` does not hold `images-too/1.png`.
+    folder = os.path.join(os.path.realpath(root), "")
+    return os.path.join(real_path, "").startswith(folder)

@@ -72,16 +72,20 @@ def read_dicom(path: str | Path) -> np.ndarray:
     with _naming(path):
         dataset = _read_grey_frame(path)
         stored = dataset.pixel_array.astype(np.int32)
-        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
+        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel, in a table
+        # that begins with the lowest value.
         lowest = int(stored.min())
         offsets = stored - lowest
         values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
-        pixels = np.rint(_display_shades(dataset, _rescaled(dataset, values), stored) * 255)
-        if _is_inverse(dataset):
-            pixels = 255 - pixels
-        greys = np.zeros(int(offsets.max()) + 1, dtype=np.uint8)
-        greys[values - lowest] = np.where(_is_padding(dataset, values), 0, pixels)
-        return greys[offsets]
+        greys_of_values = np.rint(_display_shades(dataset, _rescaled(dataset, values), stored) * 255)
+        shape = dataset.get("PresentationLUTShape")
+        lowest_is_white = shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
+        if lowest_is_white:
+            greys_of_values = 255 - greys_of_values
+        greys_of_values[_is_padding(dataset, values)] = 0
+        greys_of_offsets = np.zeros(int(offsets.max()) + 1, dtype=np.uint8)
+        greys_of_offsets[values - lowest] = greys_of_values
+        return greys_of_offsets[offsets]
 
 
 def is_burned_in(path: str | Path) -> bool:
@@ -160,7 +164,12 @@ def _naming(path: str | Path) -> Iterator[None]:
 
 
 def _read(path: str | Path, elements: tuple[str, ...], *, pixels: bool) -> FileDataset:
-    """These elements of a DICOM file, and its pixels if they are asked for."""
+    """The named elements of a DICOM file, all that is read of it; `pixels` says whether its pixels may be among them.
+
+    Raises:
+        _RefusedError: it has no header of DICOM, or is deflated.
+        ImportError: pydicom is not installed.
+    """
     try:
         from pydicom import dcmread
         from pydicom.errors import InvalidDicomError
@@ -189,7 +198,7 @@ def _size(dataset: FileDataset) -> tuple[int, int]:
 
 
 def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
-    """The numbers of an element, which may have one or several; none where it is missing."""
+    """The numbers of an element, which may have one or several; an empty list where it is missing."""
     value = dataset.get(keyword)
     if value is None or value == "":
         return []
@@ -206,36 +215,36 @@ def _read_grey_frame(path: str | Path) -> FileDataset:
     pixels = math.prod(_size(dataset))
     if pixels > _MOST_PIXELS:
         raise _RefusedError(f"at most {_MOST_PIXELS:,} pixels", f"{pixels:,}", "Leave out the file")
-    colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
-    if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
-        raise _RefusedError("a grey image, MONOCHROME1 or MONOCHROME2", f"{colours[0]}", "Leave out the file")
+    colours = dataset.get("PhotometricInterpretation")
+    if colours not in ("MONOCHROME1", "MONOCHROME2") or dataset.get("SamplesPerPixel", 1) != 1:
+        raise _RefusedError("a grey image, MONOCHROME1 or MONOCHROME2", f"{colours}", "Leave out the file")
     if not 1 <= (dataset.get("BitsStored") or 0) <= 16:
         raise _RefusedError("1 to 16 bits stored", f"{dataset.get('BitsStored')}", "Leave out the file")
     return dataset
 
 
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
-    """Which stored values are padding, of the shape of `values`."""
-    ends = [end for name in _PADDING if (end := dataset.get(name)) is not None]
-    if dataset.get("PixelPaddingValue") is None:
+    """Whether each stored value is padding, which fills the frame around the image; of the shape of `values`.
+
+    Padding is the PixelPaddingValue, or with a PixelPaddingRangeLimit every value between the two, of which either may
+    be the lower one.
+    """
+    padding, limit = (dataset.get(name) for name in _PADDING)
+    if padding is None:
+        # A limit alone means nothing.
         return np.zeros(values.shape, dtype=bool)
+    ends = [padding, padding if limit is None else limit]
     if dataset.PixelRepresentation:
-        # Some devices write the 16 bits of a negative value as a number without a sign.
+        # The image may have negative values, whose 16 bits some devices write as a number without a sign.
         ends = [end - (1 << 16) if end > 0x7FFF else end for end in ends]
     return (values >= min(ends)) & (values <= max(ends))
-
-
-def _is_inverse(dataset: FileDataset) -> bool:
-    """Whether the lowest value is white."""
-    shape = dataset.get("PresentationLUTShape")
-    return shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
 
 
 def _rescaled(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     """What stored values measure, by the file's modality LUT, else by its slope and intercept, of the same shape."""
     if dataset.get("ModalityLUTSequence"):
-        entries, _ = _look_up(dataset, dataset.ModalityLUTSequence[0], values)
-        return entries
+        measures, _ = _look_up(dataset, dataset.ModalityLUTSequence[0], values)
+        return measures
     slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")
     return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
 
@@ -249,27 +258,29 @@ def _display_shades(dataset: FileDataset, values: np.ndarray, stored: np.ndarray
     from highdicom.pixels import apply_voi_window
 
     if dataset.get("VOILUTSequence"):
-        entries, top = _look_up(dataset, dataset.VOILUTSequence[0], np.rint(values).astype(np.int64))
-        return entries / top
+        shades, white = _look_up(dataset, dataset.VOILUTSequence[0], np.rint(values).astype(np.int64))
+        return shades / white
     centers, widths = _numbers(dataset, "WindowCenter"), _numbers(dataset, "WindowWidth")
     if centers and widths:
         function = str(dataset.get("VOILUTFunction") or "LINEAR")
-        # LINEAR spans width - 1 steps
+        # LINEAR divides by the width - 1, the other functions by the width.
         if widths[0] <= (1 if function == "LINEAR" else 0):
             raise _RefusedError(f"a WindowWidth that {function} can use", f"{widths[0]:g}", "Correct the header")
         return apply_voi_window(values, centers[0], widths[0], function)
     if dataset.BitsStored <= 8:
-        # Such an image is in shades already. Half of what its bits hold is negative in an image with a sign.
+        # Such an image is in shades already, of which an image with a sign has half below 0.
         lowest = -(1 << (dataset.BitsStored - 1)) if dataset.PixelRepresentation else 0
         ends = _rescaled(dataset, np.array([lowest, lowest + (1 << dataset.BitsStored) - 1]))
     else:
         # A detector uses a part of the values that it can store.
         unpadded = stored[~_is_padding(dataset, stored)]
-        ends = np.array(value_range(_rescaled(dataset, unpadded)) if unpadded.size else ())
+        ends = np.array(value_range(_rescaled(dataset, unpadded)) if unpadded.size else (0.0, 0.0))
+    # A negative slope turns the ends round.
+    black, white = ends.min(), ends.max()
     # All is padding, or all pixels are alike.
-    if not ends.size or ends.min() == ends.max():
+    if black == white:
         return np.zeros(len(values))
-    return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
+    return np.clip((values - black) / (white - black), 0.0, 1.0)
 
 
 # Where at least this share of the pixels is below the largest value, those that have it are a marker.
@@ -306,24 +317,31 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The values after a look-up table (LUT) of the file, and the largest value that it can give.
+    """Replace integers by what a look-up table (LUT) of the file has for them.
 
-    `item` is the DICOM item with the table, `values` are integers.
+    Args:
+        dataset: the file.
+        item: its DICOM item with the table.
+        values: what is looked up.
+
+    Returns:
+        The entries of the table, of the shape of `values`, and the largest entry that it can have.
     """
     from highdicom.pixels import apply_lut
 
-    count, first, bits = (int(number) for number in item.LUTDescriptor)
+    # How many entries there are, the value of the first one, and the bits of each.
+    count, first_value, bits = (int(number) for number in item.LUTDescriptor)
     # 65,536 entries, a number that 16 bits do not hold, are written as 0. pydicom may read the count of an image with a
     # sign with one too.
     count = count % (1 << 16) or 1 << 16
     data = item.LUTData
     if isinstance(data, bytes):
-        # Entries of 8 bits may be packed in pairs
-        packed = bits <= 8 and len(data) <= count + 1
-        order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
-        data = np.frombuffer(data, dtype=np.uint8 if packed else f"{order}u2")
+        # Entries have 16 bits each, but those of 8 bits may be packed in pairs, with a byte that makes them even.
+        is_packed = bits <= 8 and len(data) <= count + 1
+        byte_order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        data = np.frombuffer(data, dtype=np.uint8 if is_packed else f"{byte_order}u2")
     entries = np.asarray(data, dtype=np.int64)[:count]
-    # The descriptor is unsigned even if it means a negative value: then some value is negative, or all lie below it.
-    if first > 0x7FFF and (values.min() < 0 or values.max() < first):
-        first -= 1 << 16
-    return apply_lut(values, entries, first), max((1 << bits) - 1, int(entries.max()))
+    # The descriptor has no sign even if it means a negative value: then some value is negative, or all lie below it.
+    if first_value > 0x7FFF and (values.min() < 0 or values.max() < first_value):
+        first_value -= 1 << 16
+    return apply_lut(values, entries, first_value), max((1 << bits) - 1, int(entries.max()))

@@ -82,44 +82,48 @@ def show(
         labels = boxes.labels if labels is None else labels
     gt: Any = [] if reference is None else reference
     pred_labels = tuple(() if labels is None else labels)
-    annotated = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
-    outcomes = box_outcomes(annotated)
+    prediction = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
+    outcomes = box_outcomes(prediction)
     if reference is None:
-        outcomes = outcomes._replace(pred=(RIGHT,) * len(annotated.pred))
+        # Nothing says that a box is wrong.
+        outcomes = outcomes._replace(pred=(RIGHT,) * len(prediction.pred))
     if ax is None:
         from matplotlib import pyplot
 
         _, ax = pyplot.subplots()
-    draw_answer(ax, annotated, pixels, outcomes)
+    draw_answer(ax, prediction, pixels, outcomes)
     ax.set_aspect("equal")
-    drawn = annotated.pred[:MOST_BOXES].tolist()
-    for (x1, y1, *_), label, outcome in zip(drawn, pred_labels, outcomes.pred, strict=False):
+    drawn_boxes = prediction.pred[:MOST_BOXES].tolist()
+    for (x1, y1, *_), label, outcome in zip(drawn_boxes, pred_labels, outcomes.pred, strict=False):
         if label and np.isfinite((x1, y1)).all():
             ax.text(x1, y1, label, color=PREDICTED[outcome], fontsize=8, va="bottom", parse_math=False)
     return ax
 
 
-def draw_answer(axis: Axes, annotated: Prediction, image: Image, outcomes: BoxOutcomes) -> None:
-    """Draw an image and its boxes by outcome; a dark edge keeps every line visible on white findings."""
-    axis.imshow(np.asarray(image), cmap="gray", extent=(0, annotated.width, annotated.height, 0), aspect="auto")
+def draw_answer(axis: Axes, prediction: Prediction, image: Image, outcomes: BoxOutcomes) -> None:
+    """Draw an image and its boxes, reference and predicted ones, at most `MOST_BOXES` of each, as their outcome has it.
+
+    A dark edge keeps every line visible on white findings.
+    """
+    axis.imshow(np.asarray(image), cmap="gray", extent=(0, prediction.width, prediction.height, 0), aspect="auto")
     axis.set_axis_off()
-    for box, outcome in zip(annotated.gt[:MOST_BOXES].tolist(), outcomes.gt, strict=False):
+    for box, outcome in zip(prediction.gt[:MOST_BOXES].tolist(), outcomes.gt, strict=False):
         # Missed findings stand out.
-        width, dashes = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, (0, (2, 3)))
-        _draw_box(axis, box, REFERENCE[outcome], width, dashes)
-    for box, outcome in zip(annotated.pred[:MOST_BOXES].tolist(), outcomes.pred, strict=False):
+        line_width, dashes = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, (0, (2, 3)))
+        _draw_box(axis, box, REFERENCE[outcome], line_width, dashes)
+    for box, outcome in zip(prediction.pred[:MOST_BOXES].tolist(), outcomes.pred, strict=False):
         _draw_box(axis, box, PREDICTED[outcome], 1.5, "solid")
 
 
-def _draw_box(axis: Axes, box: list[float], colour: str, width: float, line: Any) -> None:
-    """Draw one box with a dark edge; `width` and `line` are matplotlib's width and style of lines."""
+def _draw_box(axis: Axes, box: list[float], colour: str, line_width: float, line_style: Any) -> None:
+    """Draw one box with a dark edge in matplotlib's width and style of lines; a box that is not finite is left out."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
     if not np.isfinite(box).all():
         return
     x1, y1, x2, y2 = box
-    edge = withStroke(linewidth=width + 1.6, foreground="#00000090")
-    rectangle = Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linewidth=width, linestyle=line)
-    rectangle.set_path_effects([edge])
+    rectangle = Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour)
+    rectangle.set(linewidth=line_width, linestyle=line_style)
+    rectangle.set_path_effects([withStroke(linewidth=line_width + 1.6, foreground="#00000090")])
     axis.add_patch(rectangle)

@@ -101,7 +101,7 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
         >>> resized_size(Qwen2VLImageProcessor(), width=2544, height=3056)
         (896, 1092)
     """
-    image_processor = _image_processor(processor)
+    image_processor = image_processor_of(processor)
     if not has_resized_size(processor):
         raise ValueError(
             f"Expected a processor whose way to resize is known for processor, got {type(image_processor).__name__}. "
@@ -120,7 +120,7 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
         return fitted_size(processor, width, height)
     if not image_processor.do_resize:
         return width, height
-    # The limit is one of the processor's own settings.
+    # By Qwen's formula, whose largest area `set_image_size` set to its limit.
     return _whole_patches(image_processor, width, height)
 
 
@@ -137,8 +137,9 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
     factor = image_processor.patch_size * image_processor.merge_size
     min_area, max_area = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
     rounded = round(width / factor) * factor, round(height / factor) * factor
-    patches_width, patches_height = size_within((width, height), rounded, factor, min_area, max_area)
-    return max(factor, patches_width), max(factor, patches_height)
+    new_width, new_height = size_within((width, height), rounded, factor, min_area, max_area)
+    # A side of a narrow image may round to nothing: it has one patch at least.
+    return max(factor, new_width), max(factor, new_height)
 
 
 def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area: int) -> Size:
@@ -169,21 +170,26 @@ def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area:
 
 def _squeezes(processor: Any) -> bool:
     """Whether the processor brings every image into one size, without cutting anything off."""
-    image_processor = _image_processor(processor)
     if _kind(processor) not in _ONE_SIZE:
         return False
+    image_processor = image_processor_of(processor)
     cuts = getattr(image_processor, "do_center_crop", False) or getattr(image_processor, "do_pan_and_scan", False)
     size = image_processor.size or {}
     return not cuts and bool(size.get("width") and size.get("height"))
 
 
 def _kind(processor: Any) -> str:
-    """The name of an image processor's class without its endings, of which Pil is that of the one with Pillow."""
-    return type(_image_processor(processor)).__name__.removesuffix("Pil").removesuffix("ImageProcessor")
+    """The kind of an image processor: `Qwen2VL` for the classes Qwen2VLImageProcessor and Qwen2VLImageProcessorPil."""
+    return type(image_processor_of(processor)).__name__.removesuffix("Pil").removesuffix("ImageProcessor")
 
 
-def _image_processor(processor: Any) -> Any:
-    """The image processor of a processor, or the one that was given."""
+def image_processor_of(processor: Any) -> Any:
+    """The image processor of a processor; an image processor is returned as it is.
+
+    Example:
+        >>> image_processor_of("an image processor")
+        'an image processor'
+    """
     return getattr(processor, "image_processor", processor)
 
 
@@ -208,10 +214,11 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
         >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
         ['The model was saved with max_image_pixels 50176; here the largest image has 100352 pixels.']
     """
-    saved = image_pixel_limit(processor)
-    if max_image_pixels is None or max_image_pixels == saved:
+    old_limit = image_pixel_limit(processor)
+    if max_image_pixels is None or max_image_pixels == old_limit:
         return []
-    image_processor = _image_processor(processor)
+    image_processor = image_processor_of(processor)
+    # Neither a tokenizer, which a model without images has, nor what can hold no attribute.
     if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
         raise ValueError(
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
@@ -230,9 +237,11 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
         size["shortest_edge"] = min(size["shortest_edge"], max_image_pixels)
         image_processor.size = size
     setattr(image_processor, _LIMIT, max_image_pixels)
-    if saved is None:
+    if old_limit is None:
         return []
-    return [f"The model was saved with max_image_pixels {saved}; here the largest image has {max_image_pixels} pixels."]
+    return [
+        f"The model was saved with max_image_pixels {old_limit}; here the largest image has {max_image_pixels} pixels."
+    ]
 
 
 def image_pixel_limit(processor: Any) -> int | None:
@@ -242,7 +251,7 @@ def image_pixel_limit(processor: Any) -> int | None:
         >>> image_pixel_limit("a processor as its makers left it") is None
         True
     """
-    return getattr(_image_processor(processor), _LIMIT, None)
+    return getattr(image_processor_of(processor), _LIMIT, None)
 
 
 def fitted_size(processor: Any, width: int, height: int) -> Size:
@@ -283,15 +292,15 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
     if image_pixel_limit(processor) is None or "image" not in dataset.column_names:
         return dataset
     sizes = list(stored_sizes(dataset))
-    fitted = [None if size is None else fitted_size(processor, *size) for size in sizes]
-    if fitted == sizes:
+    fitted_sizes = [None if size is None else fitted_size(processor, *size) for size in sizes]
+    if fitted_sizes == sizes:
         return dataset
 
-    def fit(image: Any, row: int) -> dict[str, Any]:
-        """The image of a row in its fitted size."""
-        if image is None or fitted[row] == image.size:
+    def fit(image: Any, number: int) -> dict[str, Any]:
+        """The column `image` of the row of this number, with the image in its fitted size."""
+        if image is None or fitted_sizes[number] == image.size:
             return {"image": image}
-        return {"image": image.resize(fitted[row], Resampling.BICUBIC, reducing_gap=3.0)}
+        return {"image": image.resize(fitted_sizes[number], Resampling.BICUBIC, reducing_gap=3.0)}
 
     return dataset.map(fit, input_columns="image", with_indices=True, desc="shrinking images")
 
@@ -305,9 +314,9 @@ def largest_image(processor: Any) -> str:
     """
     limit = image_pixel_limit(processor)
     if not limits_area(processor):
-        own_limit = "" if limit is None else f"at most {limit} pixels (max_image_pixels), then "
-        return f"Image size: {own_limit}as the processor of the model says."
-    image_processor = _image_processor(processor)
-    by = "the model's own limit" if limit is None else "max_image_pixels"
+        limit_words = "" if limit is None else f"at most {limit} pixels (max_image_pixels), then "
+        return f"Image size: {limit_words}as the processor of the model says."
+    image_processor = image_processor_of(processor)
+    origin = "the model's own limit" if limit is None else "max_image_pixels"
     pixels, side = image_processor.size["longest_edge"], image_processor.patch_size * image_processor.merge_size
-    return f"Image size: at most {pixels} pixels ({by}), {pixels // side**2} image tokens."
+    return f"Image size: at most {pixels} pixels ({origin}), {pixels // side**2} image tokens."

@@ -21,7 +21,7 @@ from transformers import Qwen2VLImageProcessorPil
 
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.exchange.trainer_tables import (
-    ITS_OWN,
+    DEFAULT_LIMITS,
     TABLES,
     PixelLimits,
     easyr1_size,
@@ -281,11 +281,11 @@ def resized_by_easyr1(image, limits):
 
 # By hand, and by qwen-vl-utils 0.0.14 itself in an environment of its own: width, height, factor, limits, result.
 BY_QWEN_VL_UTILS = [
-    (2544, 3056, 28, ITS_OWN, (2548, 3052)),  # within 4 and 16384 tokens: whole tokens alone
+    (2544, 3056, 28, DEFAULT_LIMITS, (2548, 3052)),  # within 4 and 16384 tokens: whole tokens alone
     (2544, 3056, 28, PixelLimits(most=1280 * 28 * 28), (896, 1092)),
     (2544, 3056, 32, PixelLimits(most=1280 * 32 * 32), (1024, 1248)),
-    (40, 40, 28, ITS_OWN, (56, 56)),  # 28 x 28 is one token, so that it grows to four
-    (10, 300, 28, ITS_OWN, (28, 308)),  # a side that rounds to nothing is one token
+    (40, 40, 28, DEFAULT_LIMITS, (56, 56)),  # 28 x 28 is one token, so that it grows to four
+    (10, 300, 28, DEFAULT_LIMITS, (28, 308)),  # a side that rounds to nothing is one token
     (42, 42, 28, PixelLimits(least=1), (56, 56)),  # 1.5 rounds to the even 2
     (70, 70, 28, PixelLimits(least=1), (56, 56)),  # 2.5 too
 ]
@@ -310,7 +310,7 @@ def test_easyr1_by_its_own_images(width, height, least, most):
     assert easyr1_size(width, height, limits) == expected
 
 
-@given(st.integers(20, 500), st.integers(20, 500), st.sampled_from([ITS_OWN, PixelLimits(3136, 60_000)]))
+@given(st.integers(20, 500), st.integers(20, 500), st.sampled_from([DEFAULT_LIMITS, PixelLimits(3136, 60_000)]))
 def test_the_processor_has_the_last_word(width, height, limits):
     """What the processor itself makes of the image that each trainer hands it."""
     assume(max(width, height) < 20 * min(width, height))
@@ -323,7 +323,7 @@ def test_the_processor_has_the_last_word(width, height, limits):
     }
     for trainer, image in fed.items():
         _, rows, columns = processor(images=[image], return_tensors="np")["image_grid_thw"][0]
-        given_limits = ITS_OWN if trainer == "openrlhf" else limits
+        given_limits = DEFAULT_LIMITS if trainer == "openrlhf" else limits
         found = trainer_size(trainer, processor, width, height, given_limits)
         assert found == (columns * 14, rows * 14), trainer
     # ms-swift tells the processor not to resize, and counts in whole tokens.
@@ -334,7 +334,7 @@ def test_the_processor_has_the_last_word(width, height, limits):
 WRONG = [
     (lambda: trainer_limits("openrlhf", PixelLimits(most=1)), "neither --min-pixels nor --max-pixels for openrlhf"),
     (lambda: qwen_vl_utils_size(10, 10, 28, PixelLimits(most=9)), "at least 3136 for --max-pixels"),
-    (lambda: qwen_vl_utils_size(1, 999, 28, ITS_OWN), "ratio of 200, got 1 x 999"),
+    (lambda: qwen_vl_utils_size(1, 999, 28, DEFAULT_LIMITS), "ratio of 200, got 1 x 999"),
     # 28 x 5600 would be 200 tokens; for 4 of them the narrow side keeps less than one
     (lambda: qwen_vl_utils_size(28, 5600, 28, PixelLimits(most=4 * 784)), "too narrow"),
 ]
@@ -347,7 +347,8 @@ def test_limits_that_are_refused(make, message):
 
 
 def test_limits_of_a_trainer():
-    assert trainer_limits("easyr1", ITS_OWN) == PixelLimits(262_144, 4_194_304)  # examples/config.yaml
+    assert trainer_limits("easyr1", DEFAULT_LIMITS) == PixelLimits(262_144, 4_194_304)  # examples/config.yaml
     # Its smallest area is above the largest that was asked for.
     assert trainer_limits("easyr1", PixelLimits(most=100_000)) == PixelLimits(100_000, 100_000)
-    assert [trainer_limits(trainer, ITS_OWN) for trainer in TABLES if trainer != "easyr1"] == [ITS_OWN] * 3
+    for trainer in ("verl", "ms-swift", "openrlhf"):
+        assert trainer_limits(trainer, DEFAULT_LIMITS) == DEFAULT_LIMITS
