@@ -40,7 +40,7 @@ _REASON_BY_KEY: dict[str, str] = {key: reason for reason, keys in _KEYS["rejecte
 
 _decode_prefix = json.JSONDecoder().raw_decode
 _FENCED = ("```json\n[", "```json\n{")
-_ENDINGS = frozenset({"", "\n", "```", "\n```", "\n```\n"})
+_ENDINGS = frozenset({"\n", "```", "\n```", "\n```\n"})
 
 
 def decode_plain_json(text: str) -> object:
@@ -59,6 +59,7 @@ def decode_plain_json(text: str) -> object:
         start = len("```json\n")
     else:
         return None
+    # Checked before anything is decoded: most texts that are not plain JSON end in prose.
     if text[-1] not in "]}`\n" or "<" in text or "\\" in text or "true" in text or "false" in text:
         return None
     try:
@@ -69,8 +70,8 @@ def decode_plain_json(text: str) -> object:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_plain_label(label: str | None) -> bool:
-    """Whether a decoded label is None or a text without a mark that moves the answer."""
+def _is_plain_label(label: object) -> bool:
+    """Whether a decoded label is None, or a text without a mark that moves the answer, as in "mass [INST]"."""
     return label is None or (isinstance(label, str) and not may_have_marks(label))
 
 
@@ -89,12 +90,12 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
         return None
     if not items:
         return RawBoxes([], [], [], "empty", {})
-    key = fmt.keys[0]
     if len(items) > MAX_BOXES:
         return None
+    key = fmt.keys[0]
     coords: list[float] = []
     labels: list[str | None] = []
-    # The quotes that these keys and labels take in the text: two for each string.
+    # How many quotes these keys and labels take in the text: two for each string.
     quotes = 0
     try:
         for item in items:
@@ -125,9 +126,11 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
 class _Node:
     """A list, a tuple or an object as it stands in the text.
 
-    bracket: its opening one; `is_object`: it is a brace.
-    members: in the order of the text, also duplicates; keys are `folded`, None where there is none, as in a list.
-    start, end: where a node at the top level stands; `closed`: its own closing bracket was read.
+    bracket: its opening one.
+    is_object: that is a brace.
+    members: (key, value) in the order of the text, also duplicates; a key is `folded`, None where there is none.
+    start, end: where a node at the top level stands in the text.
+    closed: its own closing bracket was read.
     """
 
     __slots__ = ("bracket", "closed", "end", "is_object", "members", "start")
@@ -142,7 +145,7 @@ class _Node:
         return [value for _, value in self.members if isinstance(value, _Node)]
 
     def tokens(self) -> list[str]:
-        """The first members as written, `{}` for nodes."""
+        """The first members as they are written, `{}` for nodes."""
         return [_token(value) for _, value in self.members[:MAX_LIST]]
 
 
@@ -183,27 +186,25 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), collector), collector.coords
         ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
-    keys = _folded(fmt.keys)
     if not fmt.syntax.keyed:
-        lower = numbers.folded(text)
+        folded_text = numbers.folded(text)
         # JSON without a box or a denial is left to the other readers.
-        if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
+        if not any(word in folded_text for word in ("false", *_folded(fmt.keys), *_FIRST_CORNERS)):
             return text
     unescaped = _without_escapes(text)
     reader = _Reader(unescaped)
     roots = reader.read()
-    answers = [root for root in roots if _holds_key(root, fmt)]
-    if not answers and not fmt.syntax.keyed:
+    roots_with_boxes = [root for root in roots if _holds_key(root, fmt)]
+    if not roots_with_boxes and not fmt.syntax.keyed:
         collector.stated_empty |= any(map(_denies, roots))
         return text
-    # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
-    answers = answers or roots
     collector.cut_off |= reader.cut_off
     if reader.limit is not None:
         collector.reject(reader.limit)
     outside = []
     end = 0
-    for root in answers:
+    # Beside objects with boxes, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
+    for root in roots_with_boxes or roots:
         outside.append(unescaped[end : root.start])
         end = root.end
         if not collector.full:
@@ -224,7 +225,9 @@ def _without_escapes(text: str) -> str:
     if "box" in text and "<" in text:
         text = _BOX_TAG.sub(lambda tag: _BRACKET_OF_TAG[tag.lastgroup], text)
     if "\\" in text:
+        # Markdown: "bbox\_2d".
         text = text.replace("\\_", "_")
+        # JSON in a string has a backslash before each of its quotes; else it is part of a label.
         if text.count('"') == text.count('\\"'):
             text = text.replace('\\"', '"')
     return text
@@ -237,10 +240,11 @@ def _folded(keys: tuple[str, ...]) -> frozenset[str]:
 
 
 def _holds_key(node: _Node, fmt: BoxFormat) -> bool:
-    """Whether an object in the node has one of the format's keys, or corners as keys."""
+    """Whether the node, or an object in it, has one of the format's keys, or names of corners as keys."""
     keys = _folded(fmt.keys)
-    is_named = _corners(node, fmt) is not None or any(key in keys for key, _ in node.members)
-    return is_named or any(_holds_key(inner, fmt) for inner in node.nodes())
+    if _corners(node, fmt) is not None or any(key in keys for key, _ in node.members):
+        return True
+    return any(_holds_key(child, fmt) for child in node.nodes())
 
 
 def _denies(node: _Node) -> bool:
@@ -253,8 +257,12 @@ def _denies(node: _Node) -> bool:
 class _Reader:
     """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
 
-    `roots`: these; `frames`: those that are open, the innermost last; `key`: the key of the next member.
-    `cut_off`: the text breaks off; `limit`: the reason why reading stopped before the end, `too_long` or `too_deep`.
+    `roots`: these lists and objects.
+    `open_nodes`: those whose closing bracket was not read yet, the innermost last.
+    `key`: the key of the next member.
+    `cut_off`: the text breaks off.
+    `limit`: the reason why reading stopped before the end, `too_long` or `too_deep`.
+    `last_closer`: by opening bracket the position of the last closing one, up to which a list or object may be whole.
     """
 
     def __init__(self, text: str) -> None:
@@ -262,17 +270,17 @@ class _Reader:
         self.cut_off = False
         self.limit: str | None = None
         self.roots: list[_Node] = []
-        self.frames: list[_Node] = []
+        self.open_nodes: list[_Node] = []
         self.key: str | None = None
-        # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
-        # given to it.
-        self.last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
+        # The decoder counts no tokens: a text that may have too many is not given to it.
+        self.last_closer = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
 
     def read(self) -> list[_Node]:
         """Read the whole text, and return its `roots`."""
         position = 0
         for _ in range(MAX_TOKENS):
-            if not self.frames:
+            if not self.open_nodes:
+                # Outside all brackets there is prose, which is passed over.
                 opener = OPENER.search(self.text, position)
                 if opener is None:
                     return self.roots
@@ -280,19 +288,19 @@ class _Reader:
             token = _TOKEN.match(self.text, position)
             if token is None:
                 # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
-                self.cut_off = not all(map(_holds_nodes_only, self.frames))
+                self.cut_off = not all(map(_holds_nodes_only, self.open_nodes))
                 break
             position = self.take(token, position)
-            if position < 0:
+            if self.limit is not None:
                 break
         else:
             self.limit = "too_long"
-        if self.frames:
-            self.frames[0].end = len(self.text)
+        if self.open_nodes:
+            self.open_nodes[0].end = len(self.text)
         return self.roots
 
     def take(self, token: re.Match[str], start: int) -> int:
-        """Take one token, and return where the next one begins, or -1 if reading stops."""
+        """Take the token of `_TOKEN` that begins at `start`, and return where the next one begins."""
         kind = token.lastgroup
         end = token.end()
         if kind == "comment":
@@ -304,15 +312,15 @@ class _Reader:
             end = self.take_open(token["open"], start, end)
         elif kind == "close":
             self.take_close(token["close"], end)
-        elif kind != "comma" and self.frames:
-            self.frames[-1].members.append((self.key, _scalar(token)))
+        elif kind != "comma" and self.open_nodes:
+            self.open_nodes[-1].members.append((self.key, _scalar(token)))
         self.key = None
         return end
 
     def take_colon(self) -> None:
-        """Make a key of the member before a colon."""
+        """Make the member before a colon, a string in an object, the key of the next member."""
         self.key = None
-        parent = self.frames[-1] if self.frames else None
+        parent = self.open_nodes[-1] if self.open_nodes else None
         if parent is not None and parent.is_object and parent.members:
             key, value = parent.members[-1]
             if key is None and isinstance(value, str):
@@ -320,41 +328,43 @@ class _Reader:
                 self.key = numbers.folded(value)
 
     def take_close(self, bracket: str, end: int) -> None:
-        """Close the innermost frame of this bracket, with everything open inside it; a stray bracket closes none."""
-        for depth in reversed(range(len(self.frames))):
-            node = self.frames[depth]
+        """Close the innermost node of this bracket, with everything open inside it; a stray bracket closes none."""
+        for depth in reversed(range(len(self.open_nodes))):
+            node = self.open_nodes[depth]
             if _BRACKET[node.bracket] == _BRACKET[bracket]:
                 is_of_one_kind = (node.bracket in "(（") == (bracket in ")）")
                 # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
                 node.closed = bool(node.members) or is_of_one_kind
                 node.end = end
-                del self.frames[depth:]
+                del self.open_nodes[depth:]
                 return
 
     def take_open(self, bracket: str, start: int, end: int) -> int:
         """Begin a list or an object, and return where the next token begins: behind all of it where it is sound."""
-        if len(self.frames) == MAX_DEPTH:
+        depth = len(self.open_nodes)
+        if depth == MAX_DEPTH:
             self.limit = "too_deep"
-            return -1
-        parent = self.frames[-1] if self.frames else None
-        may_be_whole = end <= self.last.get(bracket, -1)
-        child = _decoded_node(self.text, end - 1, MAX_DEPTH - len(self.frames)) if may_be_whole else None
+            return end
+        siblings = self.open_nodes[-1].members if self.open_nodes else None
+        may_be_whole = end <= self.last_closer.get(bracket, -1)
+        child = _decoded_node(self.text, end - 1, MAX_DEPTH - depth) if may_be_whole else None
         if child is not None:
             end = child.end
         else:
             child = _Node(bracket, start)
-            self.frames.append(child)
-        if parent is None:
+            self.open_nodes.append(child)
+        if siblings is None:
             self.roots.append(child)
         else:
-            parent.members.append((self.key, child))
+            siblings.append((self.key, child))
         return end
 
 
 def _holds_nodes_only(node: _Node) -> bool:
-    """Whether an object is a pair of braces around lists and objects without keys."""
-    has_nodes_only = all(key is None and isinstance(member, _Node) for key, member in node.members)
-    return node.is_object and bool(node.members) and has_nodes_only
+    """Whether a node is a pair of braces around lists and objects without keys."""
+    if not node.is_object or not node.members:
+        return False
+    return all(key is None and isinstance(member, _Node) for key, member in node.members)
 
 
 # Numbers as they are written, and objects with their duplicate keys.
@@ -362,7 +372,7 @@ _decode_node = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_fl
 
 
 def _decoded_node(text: str, start: int, room: int) -> _Node | None:
-    """The node that begins here, where it is JSON without a fault and at most `room` levels deep."""
+    """The node that begins at `start`, if it is JSON without a fault and at most `room` levels deep; else None."""
     try:
         value, end = _decode_node(text, start)
         node = _node_of(value, start, room)
@@ -391,7 +401,7 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
 
 
 class _Cut(str):
-    """Words or a number in which the text breaks off."""
+    """Words or a number in which the text breaks off: nobody knows what would have followed, a digit perhaps."""
 
 
 def _scalar(token: re.Match[str]) -> str | bool | None:
@@ -403,6 +413,7 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
     if kind == "bare":
         return _CONSTANTS.get(text, text)
     if kind == "double" and "\\" in text:
+        # A backslash that JSON does not know stays as it is.
         with contextlib.suppress(ValueError):
             return str(json.loads(f'"{text}"'))
     return text
@@ -419,8 +430,13 @@ def _collect(
 ) -> None:
     """Add the boxes in a node, which stands under this key, to the collector.
 
-    What a list holds counts as under the list's key. `beside_label` and `beside_box`: the object that holds the node
-    has a label, or a box of its own.
+    Args:
+        node: a list or an object.
+        key: None for no key; what a list holds counts as under the list's key.
+        fmt: the box format.
+        collector: takes the boxes.
+        beside_label: the object that holds the node has a label.
+        beside_box: the object that holds the node has a box of its own.
     """
     if node.is_object:
         _collect_object(node, fmt, collector, beside_box=beside_box)
@@ -432,9 +448,10 @@ def _collect(
                 break
             _collect(child, key, fmt, collector, beside_label=beside_label, beside_box=beside_box)
         return
+    # A list of numbers or words.
     if key is None or key in _LIST_KEYS:
-        for box in _read_box(node, fmt, collector, has_box_key=False):
-            collector.take(box)
+        for box_or_reason in _read_box(node, fmt, collector, has_box_key=False):
+            collector.take(box_or_reason)
     elif not node.members:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
         collector.stated_empty |= node.closed and not beside_label
@@ -449,37 +466,38 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
     """
     keys = _folded(fmt.keys)
     corners = _corners(node, fmt)
-    says_something = corners is not None or any(
+    may_hold_boxes = corners is not None or any(
         key in keys or key in _REASON_BY_KEY or isinstance(member, bool | _Node) for key, member in node.members
     )
-    if not says_something:
+    if not may_hold_boxes:
         # So '{"a": 1}' over and over is as quick to read as anything else.
         return
     members = _joined_corners(node.members)
-    boxes = _boxes_by_member(members, fmt, collector)
-    count = sum(map(len, boxes))
+    boxes_by_member = _boxes_by_member(members, fmt, collector)
+    box_count = sum(map(len, boxes_by_member))
     labels = _labels_of(members)
     last_label = labels[-1] if labels else None
     scores = [member for key, member in members if key in SCORE_KEYS and isinstance(member, str)]
     score = numbers.read_number(scores[0].strip()) if scores else None
-    if not count and corners is not None:
+    if not box_count and corners is not None:
+        # The object itself is the box: {"x1": 1, "y1": 2, "x2": 3, "y2": 4}.
         collector.take(_corner_box(node, *corners), last_label, score)
-        count = 1
-    elif not count:
+        box_count = 1
+    elif not box_count:
         collector.asserted |= _asserts_without_box(members, keys)
     # Duplicate keys: as many labels as boxes belong together in their order.
-    label_of_next_box = iter(labels if len(labels) == count else [last_label] * count)
+    label_of_next_box = iter(labels if len(labels) == box_count else [last_label] * box_count)
     # "{[1, 2, 3, 4]}": a pair of braces around a list is no object, and the list stands under no key at all.
     is_braces_only = all(key is None for key, _ in members)
     findings = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
-    for boxes_of_member, (key, member) in zip(boxes, members, strict=True):
-        for box in boxes_of_member:
-            collector.take(box, next(label_of_next_box), score)
+    for boxes_of_member, (key, member) in zip(boxes_by_member, members, strict=True):
+        for box_or_reason in boxes_of_member:
+            collector.take(box_or_reason, next(label_of_next_box), score)
         if key in keys or boxes_of_member:
             continue
         # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they
         # are.
-        has_box_beside = beside_box or count > 0 or any(node is not member for node in findings)
+        has_box_beside = beside_box or box_count > 0 or any(finding is not member for finding in findings)
         if key in _REASON_BY_KEY:
             if not has_box_beside:
                 collector.reject(_REASON_BY_KEY[key], last_label, score)
@@ -494,18 +512,16 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
 
 
 def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector) -> list[list[_BoxOrReason]]:
-    """The boxes under each member whose key holds boxes; none for the others."""
+    """The boxes, or the reasons why they are none, under each member whose key holds boxes; none for the others."""
     keys = _folded(fmt.keys)
     has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
-    boxes: list[list[_BoxOrReason]] = []
+    boxes_by_member: list[list[_BoxOrReason]] = []
     for key, member in members:
         # "position": "left lower lobe" beside a box is a description.
         is_description = has_box and isinstance(member, str) and not any(map(str.isdecimal, member))
-        if _is_list_of_boxes(key, member) or (key in keys and not is_description):
-            boxes.append(_boxes_of(member, fmt, collector))
-        else:
-            boxes.append([])
-    return boxes
+        holds_boxes = _is_list_of_boxes(key, member) or (key in keys and not is_description)
+        boxes_by_member.append(_boxes_of(member, fmt, collector) if holds_boxes else [])
+    return boxes_by_member
 
 
 def _is_list_of_boxes(key: str | None, member: _Value) -> bool:
@@ -517,10 +533,12 @@ def _is_list_of_boxes(key: str | None, member: _Value) -> bool:
 
 
 def _asserts_without_box(members: _Members, keys: frozenset[str]) -> bool:
-    """Whether the members beside an empty box say that there is a finding, and none denies it."""
+    """Whether there is an empty box among the members, one beside it says that there is a finding, and none denies it.
+
+    `keys`: those of boxes.
+    """
     if all(key not in keys for key, _ in members) or any(_denies_finding(key, member) for key, member in members):
         return False
-    # A label and no box may deny it, but no label that is "severe".
     return any(_asserts_finding(key, member) for key, member in members if key not in keys)
 
 
@@ -532,14 +550,17 @@ def _denies_finding(key: str | None, value: _Value) -> bool:
 def _asserts_finding(key: str | None, value: _Value) -> bool:
     """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
     if isinstance(value, _Node):
-        # Under "en" or "zh" stands a label in another language.
-        members = [(key if not name or len(name) <= 2 else name, member) for name, member in value.members]
-        return any(_asserts_finding(name, member) for name, member in members)
+        for inner_key, member in value.members:
+            # What has no key, or that of a language such as "en", counts as under the key of the whole.
+            if _asserts_finding(inner_key if inner_key and len(inner_key) > 2 else key, member):
+                return True
+        return False
     if isinstance(value, bool):
         is_about_normality = bool(key and _NORMAL_KEY.search(key))
         return value != is_about_normality
     if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
         return False
+    # A label alone may be what is denied by the empty box, unless its words assert it, "large mass".
     return key not in _LABEL_KEYS or asserts_finding(value)
 
 
@@ -549,15 +570,18 @@ def _is_nothing(words: str) -> bool:
 
 
 def _joined_corners(members: _Members) -> _Members:
-    """The members with `"bbox": (1,2),(3,4)` as one: its second corner stands without a key."""
+    """The members, with two corner points as one list under the key of the first.
+
+    In `"bbox": (1,2),(3,4)` the second stands without a key.
+    """
     joined: _Members = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
-            corners = _Node("[", start=0)
-            corners.members = [(None, joined[-1][1]), (None, member)]
-            joined[-1] = (joined[-1][0], corners)
-        else:
-            joined.append((key, member))
+            key, first_corner = joined.pop()
+            both_corners = _Node("[", start=0)
+            both_corners.members = [(None, first_corner), (None, member)]
+            member = both_corners
+        joined.append((key, member))
     return joined
 
 
@@ -575,7 +599,8 @@ _BoxOrReason: TypeAlias = "list[float] | str"
 def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_BoxOrReason]:
     """The boxes in a member under a box key, or the reasons why there are none.
 
-    It is a list of numbers, two corner points, a list of either, or any of these in a string.
+    It is a list of numbers, two corner points, a list of either, any of these in a string, or an object that names
+    corners. Boxes of findings in an object go to the collector, which is also told of a stated negative.
     """
     if member is None:
         collector.stated_empty = True
@@ -599,6 +624,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
             return []
         return ["not_a_number"]
     children = member.nodes()
+    # Two lists of two numbers are a box; two points that are none are rejected below, one by one.
     if len(children) == 2 and all(map(_is_corner, children)):
         box = numbers.box_or_reason([token for child in children for token in child.tokens()])
         if not isinstance(box, str):
@@ -621,10 +647,10 @@ def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
     """The box of an object that names its corners, with the keys and the order of :func:`_corners`."""
-    value_of = dict(node.members)
+    value_by_key = dict(node.members)
     tokens: list[str] = []
     for corner in corners:
-        value = value_of[corner]
+        value = value_by_key[corner]
         if isinstance(value, _Cut):
             return "unclosed"
         if isinstance(value, _Node):
@@ -637,10 +663,14 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
 
 
 def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_key: bool) -> list[_BoxOrReason]:
-    """The box in a list of scalars; a list that begins with a word is prose unless its key holds boxes."""
+    """The one box in a list of scalars, or the reason why it is none; nothing for prose and for a stated negative.
+
+    A list that begins with a word is prose unless its key holds boxes.
+    """
     tokens = node.tokens()
     if tokens and not has_box_key and not numbers.looks_numeric(tokens[0]):
         return []
+    # Also an empty list.
     if all(token.casefold() in numbers.NOTHING for token in tokens):
         collector.stated_empty |= node.closed
         return []
@@ -657,15 +687,14 @@ def _token(value: _Value) -> str:
 def _labels_of(members: _Members) -> list[str | None]:
     """The labels of an object: the values of the first label key that it has, or of the list under it."""
     keys = {key for key, _ in members}
-    for label_key in (*_LABEL_KEYS, "labels"):
-        if label_key not in keys:
-            continue
-        values = [member for key, member in members if key == label_key]
-        if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
-            # One list of labels for a list of boxes.
-            values = [member for _, member in values[0].members]
-        return list(map(_label, values))
-    return []
+    label_key = next((key for key in (*_LABEL_KEYS, "labels") if key in keys), None)
+    if label_key is None:
+        return []
+    values = [member for key, member in members if key == label_key]
+    if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
+        # One list of labels for a list of boxes.
+        values = [member for _, member in values[0].members]
+    return list(map(_label, values))
 
 
 def _label(member: _Value) -> str | None:
