@@ -36,7 +36,7 @@ _TAG = re.compile(r"<[^<>]{0,80}>")
 
 
 class _Mark(NamedTuple):
-    """A tag or a place where numbers stand.
+    """A tag, coordinate tokens, or brackets around numbers.
 
     kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `named`, `named_end`, `relation`, `shape`, `shape_end`,
         `other` for tags; `run` for coordinate tokens, `group` for brackets.
@@ -76,19 +76,19 @@ def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         >>> collector.coords, collector.labels
         ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
-    places = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
-    if not places:
+    matches = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
+    if not matches:
         collector.cut_off |= _ends_in_tag(text, fmt)
         return
-    marks = [mark for mark in map(_mark_at, places[:MAX_GROUPS]) if mark is not None]
+    marks = [mark for mark in map(_mark_at, matches[:MAX_GROUPS]) if mark is not None]
     labelled = _with_labels(marks, text)
     # "<ref>no": a label that the text breaks off in is no statement.
-    collector.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
+    collector.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(matches) <= MAX_GROUPS
     _Scan(text, fmt, collector).walk(labelled)
     if collector.met_nothing and len(labelled) < len(marks):
         # Only labels held anything like numbers: read those.
         _Scan(text, fmt, collector).walk([mark for mark in marks if mark.kind in _NUMBERS])
-    if len(places) > MAX_GROUPS:
+    if len(matches) > MAX_GROUPS:
         collector.reject("too_long")
 
 
@@ -99,10 +99,10 @@ _SEPARATORS = " \t\r\n,，、;；"
 
 def _mark_at(match: re.Match[str]) -> _Mark | None:
     """The mark at a match of :func:`_mark_pattern`; None for brackets around prose."""
-    start, end = match.span()
-    tag = match[0]
     if match.lastgroup == "group":
         return _bracket_mark(match)
+    start, end = match.span()
+    tag = match[0]
     if match.lastgroup == "run":
         return _Mark("run", start, end, tag)
     # Some write a list in angle brackets, "<1, 2, 3, 4>", which the pattern takes for a tag.
@@ -128,9 +128,11 @@ def _bracket_mark(match: re.Match[str]) -> _Mark | None:
     else:
         # A wrong bracket closes numbers, "[1, 2, 3, 4)", while empty brackets that do not fit, "[)", state nothing.
         closed = bool(lists) or closing in ("]", "］")
-    starts_with_number = bool(lists) and looks_numeric(lists[0][0])
-    is_prose = (closed or not starts_with_number) and not any(_is_attempt(tokens, opening) for tokens in lists)
-    return None if lists and is_prose else _Mark("group", *match.span(), opening=opening, closed=closed, lists=lists)
+    mark = _Mark("group", *match.span(), opening=opening, closed=closed, lists=lists)
+    if not lists or any(_is_attempt(tokens, opening) for tokens in lists):
+        return mark
+    # A number in brackets that are never closed, "[12", may be a box that the text breaks off in.
+    return mark if not closed and looks_numeric(lists[0][0]) else None
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
@@ -149,7 +151,7 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
 
     Numbers in brackets are part of a label, coordinate tokens end it.
     """
-    joined = []
+    labelled = []
     index = 0
     while index < len(marks):
         mark = marks[index]
@@ -165,24 +167,37 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
                 index = end_index
             else:
                 mark = mark._replace(kind="open_label")
-        joined.append(mark)
-    return joined
+        labelled.append(mark)
+    return labelled
 
 
 @dataclass
 class _Scan:
-    """One walk over the marks of a text."""
+    """One walk over the marks of a text.
+
+    What holds at the mark that is read:
+
+    label: that of the last label tag or box, which further boxes share.
+    words: those since the last box: the label of the next one where labels have no tags.
+    corners: groups with one point each, which may be corners of a box that is not complete.
+    box_tag: the open tag around boxes.
+    box_tag_is_bare: no brackets or tokens stand in it so far, so that its numbers may be bare: "<box>1 2 3 4</box>".
+    box_tag_ends: it stands where the end of another is missing: "<box>1 2 3 4<box>".
+    met_before_box: how many boxes and broken boxes there were before it.
+    in_relation: within a predicate, whose boxes repeat those of its subject and object, and do not count.
+    in_shape: within the tags of a point, a polygon or a mask, whose numbers are no box.
+    collection: the label of the collection around the boxes.
+    numbers_end: the end of the last brackets or tokens; -1 before any.
+    """
 
     text: str
     fmt: BoxFormat
     collector: BoxCollector
     label: str | None = None
-    #: words since the last box: the label of the next one where labels have no tags
     words: str = ""
     corners: list[_Mark] = field(default_factory=list)
     box_tag: _Mark | None = None
     box_tag_is_bare: bool = False
-    #: it stands where the end of another is missing: "<box>1 2 3 4<box>"
     box_tag_ends: bool = False
     met_before_box: int = 0
     in_relation: bool = False
@@ -193,12 +208,9 @@ class _Scan:
     def walk(self, marks: list[_Mark]) -> None:
         """Add the boxes of these marks to the collector."""
         kinds = {mark.kind for mark in marks}
-        label_is_before = self.fmt.untagged_label == "before"
-        if self.fmt.syntax.keyed and "box" in kinds:
-            # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
-            label_is_before = True
-        if "label" in kinds:
-            label_is_before = False
+        # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
+        label_may_be_before = self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
+        label_is_before = label_may_be_before and "label" not in kinds
         label_is_after = self.fmt.untagged_label == "after"
         next_numbers = _next_numbers(marks, len(self.text)) if label_is_after else []
         end = 0
@@ -212,6 +224,7 @@ class _Scan:
             # Bare text between box tags is a box or nothing, never a label.
             if label_is_before and not (is_tag and self.box_tag is not None):
                 words = _words(gap)
+            # Corner points of one box have neither words nor tags between them.
             if words or is_tag:
                 self._end_corners()
             self.words = words or self.words
@@ -230,22 +243,25 @@ class _Scan:
     def _end_text(self) -> None:
         """Read what an open box tag holds, and notice where the text breaks off."""
         if self.box_tag is not None:
-            content, closed, _ = self.text[self.box_tag.end :].partition(">")
-            if self.box_tag_is_bare and closed:
+            content, bracket, _ = self.text[self.box_tag.end :].partition(">")
+            if self.box_tag_is_bare and bracket:
+                # "<box>1 2 3 4>": of the closing tag only its bracket is left.
                 self._read_bare(content)
             elif not self.box_tag_ends or any(map(str.isdecimal, content)):
                 self.collector.cut_off = True
         after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
+        # A comma behind a box announces another one.
         self.collector.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
         """Keep what a tag says of the numbers behind it, and end the box tag that it closes."""
-        in_box = self.box_tag is not None
+        in_box_tag = self.box_tag is not None
         if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
         if mark.kind == "label":
             self.label, self.in_relation = _clean(mark.text), False
         elif mark.kind == "label_end":
+            # MAIRA-2 writes a finding that it does not locate as a label without a box.
             if mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives:
                 self.collector.stated_empty = True
         elif mark.kind == "named":
@@ -256,13 +272,13 @@ class _Scan:
             self.label = self.collection
         elif mark.kind == "shape":
             self.in_shape = True
-            # A segmentation stands beside boxes.
+            # A segmentation stands beside a box, and is no failed one.
             if mark.text != "<seg>":
                 self._reject("point" if mark.text == "<point>" else "quad")
         self.in_relation |= mark.kind == "relation"
         self.in_shape &= mark.kind != "shape_end"
         if mark.kind == "box" or mark.text.startswith("<point_box"):
-            self.box_tag, self.box_tag_is_bare, self.box_tag_ends = mark, True, in_box
+            self.box_tag, self.box_tag_is_bare, self.box_tag_ends = mark, True, in_box_tag
             self.met_before_box = self.collector.met
 
     def _read_named(self, tag: str) -> None:
@@ -273,24 +289,29 @@ class _Scan:
             self.collection = self.label
 
     def _close_box_tag(self, end: int) -> None:
-        """End the open box tag, if there is one, and read what it encloses unless its brackets have told it already."""
+        """End the open box tag, if there is one, at `end`, and read what it encloses if that was not read yet.
+
+        Brackets and tokens are read where they stand. A tag without any is bare, "<box>1 2 3 4</box>": its content is
+        read here. Within a predicate (`in_relation`) nothing counts, as its boxes repeat others.
+        """
         if self.box_tag is not None and not self.in_relation:
             content = self.text[self.box_tag.end : end]
-            brackets_told_nothing = self.collector.met == self.met_before_box
+            has_nothing_from_brackets = self.collector.met == self.met_before_box
             if self.box_tag_is_bare:
                 self._read_bare(content)
-            elif brackets_told_nothing and any(map(str.isdecimal, content)):
+            elif has_nothing_from_brackets and any(map(str.isdecimal, content)):
                 # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
                 self._reject("wrong_count")
-            elif brackets_told_nothing and any(map(str.isalpha, content)):
+            elif has_nothing_from_brackets and any(map(str.isalpha, content)):
                 # "<box>[none]</box>"
                 self._read_bare(content.strip("[] \n"))
         self.box_tag = None
 
     def _read_bare(self, content: str) -> None:
-        """Read text between box tags that has no brackets."""
+        """Read text between box tags that has no brackets: numbers, or words that say that there is nothing."""
         if content.strip(" .\n").casefold() in NOTHING:
             self.collector.stated_empty = True
+            # "<ref>large left effusion</ref><box>none</box>" says both.
             self.collector.asserted |= asserts_finding(self._own_label() or "")
             return
         lists = [tokens for tokens in split_numbers(content) if any(map(looks_numeric, tokens))]
@@ -301,28 +322,26 @@ class _Scan:
 
     def _read_numbers(self, mark: _Mark) -> None:
         """Add the boxes of a mark with numbers; a group with one point is kept, as the next may be the other corner."""
-        if mark.kind == "run":
+        if mark.lists and not mark.closed:
+            self._read_unclosed(mark)
+            return
+        is_point = mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]
+        if not is_point or not self._joins(mark):
             self._end_corners()
+        if is_point:
+            self.corners.append(mark)
+        elif mark.kind == "run":
             self._read_run(mark)
-        elif not mark.lists:
-            self._end_corners()
+        elif mark.lists:
+            for tokens in mark.lists:
+                self._add(tokens)
+        else:
             self.collector.stated_empty |= mark.closed and mark.opening in "[［"
             # "()" and "[)" state nothing, and nothing is missing in them.
             self.collector.cut_off |= not mark.closed and mark.end == len(self.text) and self.text[-1] not in ")）"
-        elif mark.closed:
-            if mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]:
-                if not self._joins(mark):
-                    self._end_corners()
-                self.corners.append(mark)
-            else:
-                self._end_corners()
-                for tokens in mark.lists:
-                    self._add(tokens)
-        else:
-            self._read_unclosed(mark)
 
     def _joins(self, mark: _Mark) -> bool:
-        """Whether a corner point belongs to those before it."""
+        """Whether a corner point belongs to those before it: a comma or blanks stand between, no line break alone."""
         if not self.corners or mark.opening != self.corners[-1].opening:
             return False
         gap = self.text[self.corners[-1].end : mark.start]
@@ -342,10 +361,10 @@ class _Scan:
         self.collector.cut_off |= mark.end == len(self.text)
 
     def _end_corners(self, cut: _Mark | None = None) -> None:
-        """Make boxes of the corner points that were joined: two are a box, four are a quadrilateral.
+        """Make boxes of `corners`, the points in a row: two are a box, four are a quadrilateral.
 
         Points that are written in pairs, "(1,2),(3,4) (5,6),(7,8)", are one box a pair, even if the last pair breaks
-        off. `cut` is the point that breaks off, where it belongs to those before it.
+        off. `cut` is the point in which the text breaks off, where it belongs to those before it.
         """
         corners, self.corners = self.corners, []
         if not corners:
@@ -356,19 +375,21 @@ class _Scan:
         are_pairs = len(points) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])
         tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
+            # "[1, 2], [3, 4]" are points; "[[1, 2], [3, 4]]" is a box.
             for _ in corners:
                 self._reject("point")
         elif are_pairs or (len(corners) == 2 and cut is None):
             complete = len(tokens) // 4 * 4
             for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
-            if complete < len(tokens):
-                if corners[-1].end == len(self.text):
-                    self._reject("unclosed")
-                    self.collector.cut_off = True
-                else:
-                    self._reject("point")
+            # A point is left over.
+            if complete < len(tokens) and corners[-1].end == len(self.text):
+                self._reject("unclosed")
+                self.collector.cut_off = True
+            elif complete < len(tokens):
+                self._reject("point")
         elif cut is None:
+            # One point or more than two: no box, for the reason that their numbers give.
             self._add(tokens[:MAX_LIST])
 
     def _enclosed(self, corners: list[_Mark]) -> bool:
@@ -381,10 +402,10 @@ class _Scan:
     def _read_run(self, mark: _Mark) -> None:
         """Add the boxes of coordinate tokens in a row: four are a box, or two cells of a grid."""
         tokens = _TOKEN_NUMBER.findall(mark.text)
+        # Cells on each side of the grid, 0 for coordinates.
         patches = self.fmt.syntax.patches
         largest = patches**2 - 2 if patches else self.fmt.largest
-        box_size = 2 if patches else 4
-        box_count, remainder = divmod(len(tokens), box_size)
+        box_count, remainder = divmod(len(tokens), 2 if patches else 4)
         cut_off = remainder > 0 and mark.end == len(self.text)
         # `int` refuses endless numbers.
         numbers = [10**MAX_LIST if len(token) > MAX_LIST else int(token) for token in tokens]
@@ -432,13 +453,14 @@ class _Scan:
 _ENDS_BOX = frozenset({"label", "label_end", "box", "box_end", "named_end"})
 
 
-def _next_numbers(marks: Sequence[_Mark], end: int) -> list[int]:
-    """For each mark, where the next numbers behind it begin, or the end of the text."""
+def _next_numbers(marks: Sequence[_Mark], text_end: int) -> list[int]:
+    """The position, for each mark, where the next numbers behind it begin, or that of the end of the text."""
     starts = []
+    next_start = text_end
     for mark in reversed(marks):
-        starts.append(end)
+        starts.append(next_start)
         if mark.kind in _NUMBERS:
-            end = mark.start
+            next_start = mark.start
     return starts[::-1]
 
 
@@ -469,9 +491,10 @@ _closed_tag = re.compile(r'(?:[^>"]|"[^"]*")*>').match
 
 
 def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
-    """Whether the text breaks off inside a tag or a coordinate token."""
+    """Whether the text breaks off inside a tag or a coordinate token: "<bo", "<loc_12"."""
     start = text.rfind("<")
     tail = text[start:].rstrip() if start >= 0 else ""
+    # Their attributes make these tags longer than others, and may hold a ">".
     if tail.startswith(_WITH_ATTRIBUTES) and not _closed_tag(tail):
         return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
@@ -500,10 +523,8 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """
     lines = [line for line in text.splitlines() if line]
     for line in lines[:MAX_BOXES]:
-        numbers = _LINE.fullmatch(line.strip(_AROUND_LINE))
-        if numbers is None:
-            continue
-        for tokens in split_numbers(numbers[1]):
+        line_match = _LINE.fullmatch(line.strip(_AROUND_LINE))
+        for tokens in split_numbers(line_match[1]) if line_match else ():
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
 
@@ -515,8 +536,8 @@ _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """Add the boxes in attributes of tags to the collector.
 
-    In HTML they are `data-bbox`; `<boxes coords="…">label</boxes>` holds the number of the image, then for each box its
-    own number and four more.
+    In HTML they are `data-bbox`; MolmoAct2's `<boxes coords="…">label</boxes>` holds the number of the image, then for
+    each box its own number and four coordinates.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -533,11 +554,11 @@ def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     if "<boxes" not in text:
         return
     for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
-        numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
+        tokens = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
         label = _clean(match[2])
-        if len(numbers) < 6 or len(numbers) % 5 != 1:
+        if len(tokens) < 6 or len(tokens) % 5 != 1:
             collector.reject("wrong_count")
             continue
-        for start in range(2, len(numbers), 5):
-            collector.take(ordered_box_or_reason(numbers[start : start + 4], fmt.order), label)
+        for start in range(2, len(tokens), 5):
+            collector.take(ordered_box_or_reason(tokens[start : start + 4], fmt.order), label)
     collector.cut_off |= _ends_in_tag(text, fmt)
