@@ -38,7 +38,7 @@ _NAMES |= {kind: _any_case(_MARKS[f"{kind}_names"]) for kind in ("thinking", "an
 
 
 def _any_of(patterns: Iterable[str]) -> str:
-    """The patterns of `answer_marks.toml` as alternatives, with `_NAMES` in their slots, such as `%(thinking)s`."""
+    """One pattern of several of `answer_marks.toml`, with `_NAMES` in their slots, such as `%(thinking)s`."""
     return "|".join(patterns) % _NAMES
 
 
@@ -141,6 +141,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     if has_bare_channels and _BARE_FINAL in completion:
         completion = completion.partition(_BARE_FINAL)[2]
     elif has_bare_channels and scope != "all":
+        # Harmony's thinking was cut off before its channel of answers.
         return AnswerSpan("", cut_off=True, thought=True)
     turn = last_turn(completion)
     if turn.loops:
@@ -155,9 +156,11 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     answer = _find_in_turn(words, scope, in_thinking, turn.ended)
     if scope == "answer" and not answer.closed:
         answer = _behind_announcement(answer)
+    # A tool has been asked, or the text breaks off in a call: what was said before is no answer, unless it is in tags.
     if turn.waits or (turn.breaks_off and not answer.closed):
         cut_off = turn.breaks_off and not turn.ended and not turn.waits
         return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=not cut_off)
+    # Nothing is said beside a call or the mark of a turn.
     if (turn.asks or turn.marked) and not answer.closed and not answer.cut_off and _BLANK.fullmatch(answer.text):
         cut_off = not turn.asks and not turn.ended and not answer.thought
         return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=turn.asks)
@@ -181,6 +184,7 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
         return AnswerSpan(text, ended=ended)
     marks = _find_marks(text)
     if in_thinking and not (marks and marks.thinking_end):
+        # The thinking was never closed.
         return AnswerSpan("", cut_off=True, thought=True)
     if marks is None:
         return AnswerSpan(text, ended=ended)
@@ -189,18 +193,19 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
     if marks.first_thinking is not None and marks.first_thinking < thinking_end:
         before_thinking = text[: marks.first_thinking]
     end = len(text)
-    if scope == "answer":
-        if marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
-            tag_start, start = marks.answer
-            close_start, close_end = marks.answer_close or (end, end)
-            content = text[start:close_start]
-            around = before_thinking + text[thinking_end:tag_start] + text[close_end:]
-            closed = marks.answer_close is not None
-            cut_off = not closed and not content.strip()
-            return AnswerSpan(content, closed=closed, cut_off=cut_off, ended=ended, around=around, thought=True)
-        if marks.answer_end is not None:
-            end = marks.answer_end
-    # Thinking that is open behind the answer ends it, and cuts it off.
+    # An answer tag within the thinking counts only if nothing follows the thinking.
+    if scope == "answer" and marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
+        tag_start, start = marks.answer
+        close_start, close_end = marks.answer_close or (end, end)
+        content = text[start:close_start]
+        around = before_thinking + text[thinking_end:tag_start] + text[close_end:]
+        closed = marks.answer_close is not None
+        cut_off = not closed and not content.strip()
+        return AnswerSpan(content, closed=closed, cut_off=cut_off, ended=ended, around=around, thought=True)
+    if scope == "answer" and marks.answer_end is not None:
+        # The tag that opens the answer is missing.
+        end = marks.answer_end
+    # Thinking that opens behind the answer ends it, and is cut off itself.
     cut_off = marks.open_thinking is not None and marks.open_thinking < end
     if marks.open_thinking is not None and cut_off:
         end = marks.open_thinking
@@ -214,6 +219,7 @@ def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
     if "nal" not in text.lower() and "boxed" not in text:
         return answer
     start = 0
+    # The last announcement counts; braces are counted for a few only, as each count reads the text from its beginning.
     announcements = deque(itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS), maxlen=8)
     for announcement in announcements:
         # Not within the braces of a label or a note.
@@ -233,9 +239,11 @@ def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
 class Marks(NamedTuple):
     """Positions of the marks of answers and thinking that decide which part of a text counts; None for a missing mark.
 
-    `answer`: start and end of the last mark that opens an answer; `answer_close`: of the first that closes it.
+    `answer`: start and end of the last mark that opens an answer.
+    `answer_close`: start and end of the first mark that closes this answer.
     `answer_end`: start of the first mark that closes an answer behind the thinking.
-    `first_thinking`: start of the first mark that opens thinking; `open_thinking`: of the first behind `thinking_end`.
+    `first_thinking`: start of the first mark that opens thinking.
+    `open_thinking`: start of the first mark that opens thinking behind `thinking_end`.
     `thinking_end`: end of the last mark that closes thinking, else 0.
     `unopened`: the first mark of thinking closes it.
     """
@@ -251,34 +259,34 @@ class Marks(NamedTuple):
 
 def _find_marks(text: str) -> Marks | None:
     """The marks of answers and of thinking in a text, None if it has none."""
-    has_rare = any(map(text.__contains__, _RARE_WORDS))
-    if not has_rare and "<" not in text:
+    has_rare_marks = any(map(text.__contains__, _RARE_WORDS))
+    if not has_rare_marks and "<" not in text:
         return None
-    answer = answer_close = answer_end = first_thinking = open_thinking = group = None
+    answer = answer_close = answer_end = first_thinking = open_thinking = mark_kind = None
     thinking_end, unopened = 0, False
-    pattern = _ANY_MARK if has_rare else _TAG
-    for count, tag in enumerate(pattern.finditer(text)):
+    pattern = _ANY_MARK if has_rare_marks else _TAG
+    for count, mark in enumerate(pattern.finditer(text)):
         if count == MAX_MARKS:
-            # A generation that loops over its marks has no answer.
+            # A generation that loops over its marks has no answer: all of it counts as thinking.
             return Marks(thinking_end=len(text))
-        group = tag.lastgroup
-        if group == "answer":
-            answer, answer_close = tag.span(), None
-        elif group == "answer_end":
+        mark_kind = mark.lastgroup
+        if mark_kind == "answer":
+            answer, answer_close = mark.span(), None
+        elif mark_kind == "answer_end":
             if answer and answer_close is None:
-                answer_close = tag.span()
+                answer_close = mark.span()
             if answer_end is None:
-                answer_end = tag.start()
-        elif group in _OPENING:
+                answer_end = mark.start()
+        elif mark_kind in _OPENING:
             if first_thinking is None:
-                first_thinking = tag.start()
+                first_thinking = mark.start()
             if open_thinking is None:
-                open_thinking = tag.start()
+                open_thinking = mark.start()
         else:
-            # The end of thinking: marks of an answer before it count no more.
+            # The end of thinking: a mark before it that closes an answer counts no more.
             unopened = unopened or (first_thinking is None and not thinking_end)
-            thinking_end, open_thinking, answer_end = tag.end(), None, None
-    if group is None:
+            thinking_end, open_thinking, answer_end = mark.end(), None, None
+    if mark_kind is None:
         return None
     return Marks(answer, answer_close, answer_end, first_thinking, open_thinking, thinking_end, unopened)
 
@@ -366,8 +374,8 @@ def last_turn(text: str) -> Turn:
     pattern = _TURN_TOKENS
     if may_have_words:
         # A family without words is always included: the first characters of its pattern tell it fast.
-        included = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
-        pattern = _turn_pattern(tuple(included))
+        included_families = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
+        pattern = _turn_pattern(tuple(included_families))
     turn = Turn(text, _skip_start_tokens(text, 0))
     turn.read(pattern)
     return turn
@@ -388,7 +396,7 @@ def _skip_start_tokens(text: str, position: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _mark_name(mark: str) -> str:
-    """The name that an opening and a closing mark share: `toolcall` for `<tool_call>` and `<tool_call|>`."""
+    """The name that an opening and a closing mark share: `toolcall` for `<tool_call id=3>` and `<tool_call|>`."""
     without_attributes = re.split("[= ]", mark.lower(), maxsplit=1)[0]
     return _NOT_LETTERS.sub("", without_attributes)
 
@@ -443,6 +451,7 @@ class Turn:
             mark = pattern.search(self.text, position)
             if mark is None:
                 break
+            # The name of the group says what the mark does; bare ``` has none.
             group = mark.lastgroup or "fence"
             take_mark = getattr(self, f"take_{group.partition('_')[0]}")
             # A method that reads beyond its mark returns where it stopped; the others return None.
@@ -453,6 +462,7 @@ class Turn:
         self.keep(len(self.text))
         preamble = "".join(self.preamble)
         self.words = "".join(self.pieces)
+        # Words before a call count if none follow it, or if they are an answer in tags.
         if not self.words.strip() or _TAGGED.search(preamble):
             self.words = preamble + self.words
         elif preamble:
@@ -465,7 +475,7 @@ class Turn:
             self.pieces.append(self.text[self.since : end])
 
     def set_aside(self) -> None:
-        """Make the words before a call, which is over, the preamble: they count only if none follow."""
+        """Make the words before a call, which is over, part of the preamble: they count only if none follow."""
         self.preamble += self.pieces
         self.pieces = []
 
@@ -474,6 +484,7 @@ class Turn:
         self.keep(start)
         self.marked = True
         if role not in _ASSISTANT_ROLES:
+            # Somebody else speaks, so the assistant's turn is over; its words stay the last ones that it said.
             self.ended = self.ended or self.speaker in (_ASSISTANT, _CALL)
             self.waits = self.waits or role in _TOOL_ROLES
             self.speaker, self.closer = _USER, ""
@@ -484,10 +495,17 @@ class Turn:
         self.speaker, self.since = _ASSISTANT, _skip_start_tokens(self.text, end)
 
     def open_tool(self, name: str, start: int, closer: str) -> None:
-        """Begin a tool's call or its result, as `_mark_name` says, at `start`; `closer` names the mark that ends it."""
+        """Begin a call of a tool or its result at `start`.
+
+        Args:
+            name: `_mark_name` of its mark, which tells a call from a result.
+            start: where the mark stands.
+            closer: the name of the mark that ends a call, empty if none does; that of a result has the result's name.
+        """
         if _is_result(name):
             self.keep(start)
             self.waits = self.waits or self.speaker != _TOOL
+            # In the words of a user the mark is a quotation, or part of a turn that only a mark of a turn ends.
             if self.speaker != _USER:
                 self.speaker, self.closer = _TOOL, name
         elif self.speaker == _ASSISTANT:
@@ -499,14 +517,14 @@ class Turn:
         """End a call or a result at its closing mark, which stands from `start` to `end`; the assistant speaks again.
 
         A closing mark without an opening one may end what began in the prompt; if it may mean something else, or
-        stands in the words of somebody else, such as a quoted mark, nothing is done.
+        stands in the words of somebody else, such as a quoted mark, nothing is done. `name`: `_mark_name` of the mark.
         """
         has_opening = self.speaker in (_CALL, _TOOL) and name == self.closer
         is_result = self.speaker == _TOOL if has_opening else _is_result(name)
         if not has_opening:
             # A result may also follow a call that was never closed, or a turn that is over.
-            speakers = (_ASSISTANT, _CALL, _ENDED) if is_result else (_ASSISTANT,)
-            if not name.startswith(_UNMISTAKABLE) or self.speaker not in speakers:
+            possible_speakers = (_ASSISTANT, _CALL, _ENDED) if is_result else (_ASSISTANT,)
+            if not name.startswith(_UNMISTAKABLE) or self.speaker not in possible_speakers:
                 return
             self.keep(start)
         if is_result:
@@ -551,6 +569,7 @@ class Turn:
             if self.closer:
                 # A fence ends a result too, and a call that began with another mark before the fence.
                 self.closer = "```"
+        # Else it is an ordinary fence, such as that around JSON.
         elif self.closer == "```":
             self.close_tool("```", mark.start(), mark.end())
 
@@ -562,6 +581,7 @@ class Turn:
         if step == "answer":
             self.begin_turn("assistant", mark.start(), mark.end())
             return
+        # A call or a result, which only the next step or turn ends.
         self.keep(mark.start())
         self.asks = True
         self.closer = ""
@@ -595,27 +615,33 @@ class Turn:
         return self.since
 
     def take_bare(self, mark: re.Match[str]) -> int | None:
-        """Take "call:zoom{…}" or "response:zoom{…}", which lost the marks around it, and return where to read on."""
+        """Take "call:zoom{…}" or "response:zoom{…}", which lost the marks around it, and return where to read on.
+
+        None if it is a call and not the assistant that speaks here.
+        """
         if not mark[0].startswith("response"):
             return self.take_json(mark)
-        self.open_tool("response", mark.start(), "response")
+        self.open_tool("response", mark.start(), closer="")
         closed, position = self.end_of_braces(mark.end())
         if closed:
             self.close_tool("response", mark.start(), position)
         return position
 
     def end_of_braces(self, start: int) -> tuple[bool, int]:
-        """Whether the braces behind `start` are closed, and where: if they never are, the next turn or the end."""
+        """Whether the braces behind `start` are closed, and the position behind them.
+
+        If they never are, that of the next mark of a turn, or the end of the text.
+        """
         depth = 0
-        for brace in _BRACE.finditer(self.text, self.text.index("{", start)):
-            if brace.lastgroup == "turn":
-                return False, brace.start()
-            if brace.lastgroup == "up":
+        for token in _BRACE.finditer(self.text, self.text.index("{", start)):
+            if token.lastgroup == "turn":
+                return False, token.start()
+            if token.lastgroup == "up":
                 depth += 1
-            elif brace.lastgroup == "down":
+            elif token.lastgroup == "down":
                 depth -= 1
             if depth == 0:
-                return True, brace.end()
+                return True, token.end()
         return False, len(self.text)
 
 
