@@ -76,10 +76,9 @@ def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
     declared_sentences = frozenset(_normalize(sentence).strip(" .") for sentence in declared)
     if _REGEX["chinese"].fullmatch(text.strip(" .。")) or text.strip(" .") in declared_sentences:
         return True
-    sentences = [sentence.strip(" .,:") for sentence in re.split(r"[.;!\n]+(?:\s|$)", text)]
-    sentences = [sentence for sentence in sentences if sentence]
+    sentences = list(filter(None, (sentence.strip(" .,:") for sentence in re.split(r"[.;!\n]+(?:\s|$)", text))))
+    # A sentence that is said three times is a generation that got stuck.
     if any(sentences.count(sentence) > 2 for sentence in sentences):
-        # A sentence that is said three times is a generation that got stuck.
         return False
     verdicts = [sentence in declared_sentences or _judge(sentence) for sentence in sentences]
     # A sentence without a verdict may introduce a statement; behind the statement it may say where something is.
@@ -102,6 +101,7 @@ def asserts_finding(text: str) -> bool:
         if not _REGEX["asserts"].search(clause) or _REGEX["denies"].search(clause):
             continue
         words = re.findall(r"[\w/-]+", clause)
+        # The name of a finding has four words at most.
         for start in range(len(words)):
             for end in range(start + 1, start + 5):
                 phrase = words[start:end]
@@ -142,7 +142,9 @@ def _normalize(answer: str) -> str:
     for contraction, words in _CONTRACTIONS.items():
         text = text.replace(contraction, words)
     text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " ").replace("n/a", "na"))
+    # The marks of a list.
     text = re.sub(r"(?m)^\s*(?:[-–—]|\d\.)\s", "", text)
+    # Of a fence around the answer its language is left.
     return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
 
 
@@ -154,20 +156,22 @@ def _judge(sentence: str) -> bool | None:
     """
     if "?" in sentence or sentence.rpartition(" ")[2] in _WORDS["unfinished"]:
         return False
+    # The sentence falls into parts at its joints, such as ", "; a clause is one part or several in a row.
     joints = list(_REGEX["joint"].finditer(sentence))
-    begins = [0, *(joint.end() for joint in joints)]
-    ends = [*(joint.start() for joint in joints), len(sentence)]
-    # What the clauses before each joint say; joints that no cut reaches are not there.
+    part_starts = [0, *(joint.end() for joint in joints)]
+    part_ends = [*(joint.start() for joint in joints), len(sentence)]
+    # What the first k parts say, by k, if they can be cut into clauses; nothing yet for none of them.
     verdicts: dict[int, bool | None] = {0: None}
-    for first, begin in enumerate(begins):
-        if first not in verdicts:
+    for first_part, start in enumerate(part_starts):
+        if first_part not in verdicts:
             continue
-        for last in range(first, min(first + _LONGEST_LIST, len(ends))):
-            verdict = _judge_clause(sentence[begin : ends[last]])
+        before = verdicts[first_part]
+        for last_part in range(first_part, min(first_part + _LONGEST_LIST, len(part_ends))):
+            verdict = _judge_clause(sentence[start : part_ends[last_part]])
             # An introduction stands before a clause that says so; behind one it may be where a finding is.
-            if verdict or (verdict is None and verdicts[first] is None):
-                verdicts[last + 1] = verdicts.get(last + 1) or verdict or verdicts[first]
-    return verdicts.get(len(ends), False)
+            if verdict or (verdict is None and before is None):
+                verdicts[last_part + 1] = verdicts.get(last_part + 1) or verdict or before
+    return verdicts.get(len(part_ends), False)
 
 
 def _judge_clause(clause: str) -> bool | None:
@@ -186,36 +190,38 @@ def _judge_clause(clause: str) -> bool | None:
 
 def _is_normal(words: str) -> bool:
     """Whether parts of the body or of an image, and nothing else, are called normal."""
-    other_words, count = _REGEX["normality"].subn(" ", words)
-    return (
-        count > 0
-        and not re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words)
-        and not re.search(r"\bnot?\b", other_words)
-        and _FRAME.issuperset(re.findall(r"\w+", _REGEX["adverbs"].sub(" ", other_words)))
+    other_words, normal_count = _REGEX["normality"].subn(" ", words)
+    # "The image is clear" speaks of how sharp it is, and "not normal" denies it.
+    says_otherwise = re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words) or re.search(
+        r"\bnot?\b", other_words
     )
+    if not normal_count or says_otherwise:
+        return False
+    return _FRAME.issuperset(re.findall(r"\w+", _REGEX["adverbs"].sub(" ", other_words)))
 
 
 def _is_denial(words: str) -> bool:
     """Whether findings are denied, before or behind their names: "no effusion", "effusion is not seen"."""
-    absent = _REGEX["absent"].search(words)
-    if absent and _PLACES.issuperset((absent["place"] or "").split()):
-        return _are_findings(words[: absent.start()])
-    denied = _REGEX["denied"].match(words)
-    if denied is None or re.match("(?:is|are|was|were) ", words):
+    denial_behind = _REGEX["absent"].search(words)
+    if denial_behind and _PLACES.issuperset((denial_behind["place"] or "").split()):
+        return _are_findings(words[: denial_behind.start()])
+    denial_before = _REGEX["denied"].match(words)
+    if denial_before is None or re.match("(?:is|are|was|were) ", words):
         return False
-    if not _FRAME.issuperset(re.findall(r"\w+", denied["frame"])):
+    # What is said before the denial must be an introduction, such as "the image shows".
+    if not _FRAME.issuperset(re.findall(r"\w+", denial_before["frame"])):
         return False
-    return _are_findings(words[denied.end() :])
+    return _are_findings(words[denial_before.end() :])
 
 
 def _are_findings(text: str) -> bool:
     """Whether a text is a list of findings, perhaps with places, or with "seen" and the like at its end."""
     text = _REGEX["seen_behind"].sub("", text)
-    lists = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
+    alternatives = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
     # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
-    if "," in lists[-1] or re.search(r",? and an? ", text):
+    if "," in alternatives[-1] or re.search(r",? and an? ", text):
         return False
-    return all(_is_finding(name) for names in lists for name in names.split(", "))
+    return all(_is_finding(name) for names in alternatives for name in names.split(", "))
 
 
 @cache
@@ -227,11 +233,13 @@ def _is_finding(text: str) -> bool:
         (True, False)
     """
     words = text.split()
-    for start in range(len(words)):
+    for start, word in enumerate(words):
+        # The longest name first, of five words at most.
         for end in range(min(len(words), start + 5), start, -1):
             if _is_named(words[start:end]) and _PLACES.issuperset(words[end:]):
                 return True
-        if words[start] not in _WORDS["modifiers"]:
+        # The name may begin later only behind a modifier, such as "small".
+        if word not in _WORDS["modifiers"]:
             return False
     return False
 

@@ -57,10 +57,10 @@ def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[st
     for box_names in CORNER_NAMES:
         if all(name in names for name in box_names):
             return box_names, "xyxy"
-    if order.endswith("wh"):
-        for box_names in _SIZE_NAMES:
-            if all(name in names for name in box_names):
-                return box_names, "cxcywh" if "c" in box_names[0] else order
+    # "x", "y", "width", "height" say that there is a size, but not whether x and y are a corner or the centre.
+    for box_names in _SIZE_NAMES if order.endswith("wh") else ():
+        if all(name in names for name in box_names):
+            return box_names, "cxcywh" if "c" in box_names[0] else order
     return None
 
 
@@ -96,9 +96,6 @@ def split_numbers(content: str) -> list[list[str]]:
         >>> [split_numbers(content) for content in ("1, 2, '3', 4", "1 2 3 4;5 6 7 8", "1;2;3;4", " ")]
         [[['1', '2', '3', '4']], [['1', '2', '3', '4'], ['5', '6', '7', '8']], [['1', '2', '3', '4']], []]
     """
-    if ";" not in content and "；" not in content:
-        tokens = _tokens(content)
-        return [tokens] if tokens else []
     lists = list(filter(None, map(_tokens, _SEMICOLON.split(content, MAX_BOXES))))
     if len(lists) > 1 and all(len(tokens) == 1 for tokens in lists):
         # Semicolons in the place of commas.
@@ -108,7 +105,7 @@ def split_numbers(content: str) -> list[list[str]]:
 
 # Remarks, the unit of pixels, and what LaTeX's own brackets begin with; `\left[` has its `\right]`.
 _NOISE = re.compile(r"(?://|\#[ \t])[^\n]*|/\*[^*]*\*/|(?<=\d)\s?px\b|\\(?:right)?")
-
+# A character of each of these, and the full-width point.
 _MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
 
 
@@ -121,11 +118,13 @@ def _tokens(text: str) -> list[str]:
         return [word.strip(_QUOTES) for word in text.split(maxsplit=MAX_LIST)]
     tokens = [token.strip(_QUOTES) for token in between_commas]
     if " " in tokens[0] and tokens[0][-1].isdecimal():
-        # "12 34, 56 78": corner points
-        points, tokens = tokens, []
-        for point in points:
+        # "12 34, 56 78": commas part corner points, and blanks their numbers.
+        numbers = []
+        for point in tokens:
             words = point.split(maxsplit=MAX_LIST)
-            tokens += words if words and all(map(_is_number, words)) else [point]
+            numbers += words if words and all(map(_is_number, words)) else [point]
+        tokens = numbers
+    # A comma behind the last token.
     return tokens if tokens[-1] else tokens[:-1]
 
 
@@ -144,9 +143,7 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
     # Two corners in strings, numbers with a unit.
-    inner_tokens = []
-    for token in tokens:
-        inner_tokens += _tokens(token) or [token]
+    inner_tokens = [inner for token in tokens for inner in _tokens(token) or [token]]
     if all(map(_is_number, inner_tokens)):
         return box_or_reason(inner_tokens)
     if any(map(_is_placeholder, tokens)) or {token.casefold() for token in tokens} in _PLACEHOLDERS:
@@ -194,11 +191,13 @@ def named_boxes(text: str) -> list[list[float] | str]:
     if sum(map(text.count, "=:：")) < 3:
         return []
     boxes: list[list[float] | str] = []
+    # The numbers of the box that is not complete, by their names.
     corners: dict[str, str] = {}
     end = 0
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
         name = folded(match["name"])
-        if name in corners or not any(corners.keys() | {name} <= names for names in _NAMES_BY_SET):
+        belongs_to_box = name not in corners and any(corners.keys() | {name} <= names for names in _NAMES_BY_SET)
+        if not belongs_to_box:
             # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
             if len(corners) == 3:
                 boxes.append("wrong_count")
@@ -210,5 +209,6 @@ def named_boxes(text: str) -> list[list[float] | str]:
             boxes.append(box_or_reason([corners[name] for name in names]))
             corners = {}
     if len(corners) == 3:
+        # The text may break off before the fourth.
         boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
     return boxes
