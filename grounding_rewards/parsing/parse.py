@@ -140,15 +140,16 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
             return raw
     answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if may_be_plain and not answer.cut_off:
-        stripped = content = answer.text.strip()
+        # The answer alone may be plain JSON, as behind thinking.
+        stripped = json_text = answer.text.strip()
         bracket = OPENER.search(stripped)
         # Words before the first bracket say nothing, unless a tag among them changes what follows.
         if bracket is not None and "<" not in stripped[: bracket.start()]:
-            content = stripped[bracket.start() :]
-        if content != text and len(stripped) <= MAX_CHARACTERS:
-            raw = read_plain_json(content, fmt)
+            json_text = stripped[bracket.start() :]
+        if json_text != text and len(stripped) <= MAX_CHARACTERS:
+            raw = read_plain_json(json_text, fmt)
             # A negative with words around it may be a quotation, which only the scanner can tell.
-            if raw is not None and (raw.coords or (content == stripped and not answer.around)):
+            if raw is not None and (raw.coords or (json_text == stripped and not answer.around)):
                 return raw
     return _scan_answer(answer, fmt)
 
@@ -158,30 +159,29 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     full_text = answer.text.strip()
     text = full_text[:MAX_CHARACTERS]
     collector = BoxCollector()
-    outside = _scan(text, fmt, collector)
+    outside_json = _scan(text, fmt, collector)
     if collector.labels and "placeholder" in collector.rejected:
         # The form that the prompt gave, [x1, y1, x2, y2], is no failed box where an answer stands beside it.
         without_form = _FORM.sub(" ", text)
         if without_form != text:
             collector = BoxCollector()
-            outside = _scan(without_form, fmt, collector)
+            outside_json = _scan(without_form, fmt, collector)
     # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
-    to_the_end = len(text) == len(full_text) and not (answer.closed or answer.ended)
-    cut_off = answer.cut_off or (collector.cut_off and to_the_end)
+    is_open_at_end = collector.cut_off and len(text) == len(full_text) and not (answer.closed or answer.ended)
+    cut_off = answer.cut_off or is_open_at_end
     if len(text) < len(full_text):
         collector.reject("too_long")
     # Boxes of zeros alone state that there is nothing, unless something beside them was rejected. Where the text is cut
     # off they are no boxes either, whatever would have followed.
-    whole_or_cut = cut_off or not collector.rejected
-    if "zero_box" in fmt.negatives and collector.labels and whole_or_cut and not any(collector.coords):
-        collector = BoxCollector()
-        collector.stated_empty = True
+    has_zeros_alone = bool(collector.labels) and not any(collector.coords)
+    if "zero_box" in fmt.negatives and has_zeros_alone and (cut_off or not collector.rejected):
+        collector = BoxCollector(stated_empty=True)
     if cut_off:
         status = "truncated"
     elif collector.labels:
         status = "boxes"
     else:
-        status = _status_without_boxes(text, outside, answer, fmt, collector)
+        status = _status_without_boxes(text, outside_json, answer, fmt, collector)
     broken = collector.broken_beside_boxes(cut_off=cut_off)
     return RawBoxes(collector.coords, collector.labels, collector.scores, status, collector.rejected, broken)
 
@@ -208,34 +208,42 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     """
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
-    outside = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text
-    if collector.met_nothing:
-        scan_attributes(outside, fmt, collector)
-        if collector.met_nothing or "<boxes" not in outside:
-            scan_brackets(outside, fmt, collector)
-        if collector.met_nothing and not collector.cut_off:
-            for box_or_reason in named_boxes(outside):
-                collector.take(box_or_reason)
-                # Only the last one can be unclosed.
-                collector.cut_off = box_or_reason == "unclosed"
-        if collector.met_nothing and not collector.cut_off:
-            scan_lines(outside, fmt, collector)
-    return outside
+    outside_json = scan_json(text, fmt, collector) if "{" in text or "｛" in text else text
+    if not collector.met_nothing:
+        return outside_json
+    scan_attributes(outside_json, fmt, collector)
+    # Beside boxes in attributes of HTML there may be others in brackets; beside `<boxes>` there are none.
+    if collector.met_nothing or "<boxes" not in outside_json:
+        scan_brackets(outside_json, fmt, collector)
+    if collector.met_nothing and not collector.cut_off:
+        for box_or_reason in named_boxes(outside_json):
+            collector.take(box_or_reason)
+            # Only the last one can be unclosed.
+            collector.cut_off = box_or_reason == "unclosed"
+    if collector.met_nothing and not collector.cut_off:
+        scan_lines(outside_json, fmt, collector)
+    return outside_json
 
 
-def _status_without_boxes(text: str, outside: str, answer: AnswerSpan, fmt: BoxFormat, collector: BoxCollector) -> str:
-    """`empty` where the model itself says that there is nothing, else `unparseable` with at least one reason."""
+def _status_without_boxes(
+    text: str, outside_json: str, answer: AnswerSpan, fmt: BoxFormat, collector: BoxCollector
+) -> str:
+    """`empty` where the model itself says that there is nothing, else `unparseable`.
+
+    The collector is told of at least one reason why it is unparseable. What excludes a statement comes before it.
+    """
     if collector.rejected:
         return "unparseable"
     if answer.asks:
         collector.reject("only_tools")
-    elif echoes_prompt(outside) or gives_instructions(answer.around):
+    elif echoes_prompt(outside_json) or gives_instructions(answer.around):
         collector.reject("echoed_prompt")
     elif not text:
+        # Nothing between answer tags is a statement; nothing at all is one in formats that have no other.
         if answer.closed or ("blank" in fmt.negatives and not answer.thought):
             return "empty"
         collector.reject("no_answer")
-    elif collector.asserted or (collector.stated_empty and asserts_finding(outside)):
+    elif collector.asserted or (collector.stated_empty and asserts_finding(outside_json)):
         collector.reject("finding_without_box")
     elif collector.stated_empty or states_nothing(text, fmt.no_finding):
         return "empty"

@@ -126,10 +126,15 @@ class ParsedBoxes:
 
 @dataclass(slots=True)
 class BoxCollector:
-    """Collects the boxes of one answer, and why others are none; once it is `full`, reading can stop.
+    """Collects the boxes of one answer, and why others are none.
 
-    `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is;
-    `ends_open`: the last thing met has no closing bracket.
+    `coords`, `labels`, `scores`, `rejected`, `broken`: as in `RawBoxes`.
+    `ends_open`: the last box or broken box has no closing bracket.
+    `cut_off`: the text breaks off.
+    `stated_empty`: something says that there is nothing to mark.
+    `asserted`: something says that there is a finding.
+    `full`: there were too many boxes and broken boxes, so that reading can stop.
+    `room`: how many more there may be.
     """
 
     coords: list[float] = field(default_factory=list)
@@ -153,7 +158,10 @@ class BoxCollector:
             self.ends_open = reason == "unclosed"
 
     def note_words(self, label: str | None) -> None:
-        """Note words in the place of a box: broken beside complete boxes, else prose, which may be a negative."""
+        """Note words in the place of a box: broken beside complete boxes, else prose, which may be a negative.
+
+        So unlike `reject` this counts no reason, which alone would make a text without boxes unparseable.
+        """
         if self._take_room():
             self.broken.append(BrokenBox(len(self.labels), label))
             self.ends_open = False
@@ -170,13 +178,13 @@ class BoxCollector:
 
     def broken_beside_boxes(self, *, cut_off: bool) -> tuple[BrokenBox, ...]:
         """The broken boxes that count: none without a complete box, nor the one in which a text is cut off."""
-        if not self.labels or not self.broken:
+        if not self.labels:
             return ()
         broken = self.broken[:-1] if cut_off and self.ends_open else self.broken
-        if all(score is None for score in self.scores):
-            return tuple(broken)
-        # Ranked by confidence, a box that breaks with its own must not come last, where it would be free.
-        return tuple(box._replace(score=math.inf) if box.score is None else box for box in broken)
+        # Ranked by confidence, a box that breaks before its own must not come last, where it would be free.
+        if any(score is not None for score in self.scores):
+            broken = [box._replace(score=math.inf) if box.score is None else box for box in broken]
+        return tuple(broken)
 
     @property
     def met(self) -> int:
@@ -189,7 +197,7 @@ class BoxCollector:
         return not self.labels and not self.rejected
 
     def _take_room(self) -> bool:
-        """Count one more box or reason against `MAX_BOXES`; False if that many are there already."""
+        """Count one more box or reason against `MAX_BOXES`, and return True; False if that many are there already."""
         if self.room == 0:
             self.full = True
             self.rejected["too_many_boxes"] = 1

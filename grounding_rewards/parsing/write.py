@@ -25,9 +25,9 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
     """
     layout = fmt.layout
     items = []
-    for label, group in _written_items(boxes, labels, fmt):
-        texts = [layout.box.format(*_numbers(box, fmt)) for box in group]
-        joined = (layout.between_boxes or "").join(texts)
+    for label, boxes_of_item in _written_items(boxes, labels, fmt):
+        box_texts = [layout.box.format(*_numbers(box, fmt)) for box in boxes_of_item]
+        joined = (layout.between_boxes or "").join(box_texts)
         if label is None:
             items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
         else:
@@ -43,15 +43,17 @@ def written_label(label: str, fmt: BoxFormat) -> str:
         >>> [written_label('"mass"', get_box_format(name)) for name in ("qwen3-vl", "perceptron", "internvl")]
         ['"\\\\"mass\\\\""', '&quot;mass&quot;', '"mass"']
     """
-    if not fmt.syntax.keyed and has_answer_mark(label):
+    has_mark = has_answer_mark(label)
+    if fmt.syntax.keyed:
+        quoted = json.dumps(label, ensure_ascii=False)
+        # JSON can say a character by its number, so that the mark is none to those who look for it.
+        return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_mark else quoted
+    if has_mark:
         raise ValueError(
             f"Expected labels without marks such as <think> or <answer> for `labels`, got {label!r:.200}. "
             f"The box format {fmt.name} cannot escape them: rename the finding."
         )
-    if not fmt.syntax.keyed:
-        return html.escape(label) if '"{label}"' in fmt.layout.item else label
-    quoted = json.dumps(label, ensure_ascii=False)
-    return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_answer_mark(label) else quoted
+    return html.escape(label) if '"{label}"' in fmt.layout.item else label
 
 
 def _written_items(
@@ -66,14 +68,12 @@ def _written_items(
     pairs = list(zip(labels, boxes, strict=True))
     if fmt.layout.between_boxes is None:
         return [(label, [box]) for label, box in pairs]
-    items = []
-    for label, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
-        items.append((label, [box for _, box in group]))
-    return items
+    pairs_by_label = itertools.groupby(pairs, key=lambda pair: pair[0])
+    return [(label, [box for _, box in pairs_of_label]) for label, pairs_of_label in pairs_by_label]
 
 
 def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
-    """The numbers of a box as the family prints them."""
+    """The numbers of a box as the family prints them: two cells of a grid, or four numbers in its order."""
     if fmt.syntax.patches:
         x1, y1, x2, y2 = box
         return [str(index) for index in norm1_to_patch_index((x1, y1, x2, y2), fmt.syntax.patches)]
