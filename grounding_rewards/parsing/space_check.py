@@ -175,11 +175,12 @@ class _Sample:
         xyxy = [np.array(raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for raw, _, _ in answers]
         rows = np.arange(len(answers))
         return _Sample(
-            BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(rows),
-            BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(rows) / _corner(sizes),
-            sizes,
-            np.repeat(np.arange(len(images)), [len(of_image) for of_image in images]),
-            len(images),
+            # Back from the order in which they were read to that of the text.
+            written=BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(rows),
+            gt=BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(rows) / _corner(sizes),
+            sizes=sizes,
+            image=np.repeat(np.arange(len(images)), [len(of_image) for of_image in images]),
+            images=len(images),
         )
 
     @property
@@ -225,6 +226,7 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     """Judge the format by its answers, and say so in a sentence."""
     declared = Convention(fmt.space.name, fmt.order)
     box_count = int(sample.is_written.sum())
+    # As in the messages: "20 images with 1 box".
     evidence = f"{counted(sample.images, 'image')} with {box_count} {'box' if box_count == 1 else 'boxes'}"
     if sample.images < MIN_IMAGES:
         message = f"Too little to judge {declared} by: {evidence} of known size and with references."
@@ -243,11 +245,12 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
 
 def _declaration(fmt: BoxFormat, convention: Convention) -> str:
     """How to declare this format with another convention: the name of a format like it, or else a mapping as JSON."""
+    # The name of a format that the user declared is its declaration.
     if fmt.name.startswith("{"):
         return json.dumps({**json.loads(fmt.name), **convention._asdict()}, ensure_ascii=False)
-    wanted = _reading_rules(replace(fmt, space=SPACES[convention.space], order=convention.order))
+    wanted_rules = _reading_rules(replace(fmt, space=SPACES[convention.space], order=convention.order))
     for name in list_box_formats():
-        if _reading_rules(get_box_format(name)) == wanted:
+        if _reading_rules(get_box_format(name)) == wanted_rules:
             return name
     return json.dumps({"syntax": fmt.name, **convention._asdict()})
 
@@ -258,36 +261,42 @@ def _reading_rules(fmt: BoxFormat) -> BoxFormat:
 
 
 def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Convention | None, float, float]:
-    """Another convention than the declared one that clearly fits the reference boxes better, or None if none does.
+    """Find another convention than the declared one that clearly fits the reference boxes better.
 
-    Also the mean IoU of the answers under the declared convention and under the other one, which is NaN without one.
+    Returns:
+        The convention, None if none fits better; and the mean IoU of the answers under the declared convention and
+        under the other one, which is NaN without one.
     """
     declared_iou = float(sample.mean_iou(sample.read(declared), sample.gt).mean())
     baseline = _best_as_declared(sample, declared)
+    # No convention can gain enough over it.
     if baseline.mean() > 1 - _MIN_GAIN:
         return None, declared_iou, np.nan
-    # The IoU of each image under each convention that is better.
-    better: dict[Convention, Array] = {}
+    # The mean IoU under each convention that is better.
+    better: dict[Convention, float] = {}
     for convention in sample.alternatives(declared):
         boxes = sample.read(convention)
         iou = sample.mean_iou(boxes, sample.gt)
         gain = iou - baseline
         is_better = iou.mean() >= _MIN_IOU and gain.mean() >= _MIN_GAIN and _is_certain(gain)
         is_better_on_each = sample.images >= _MANY_IMAGES or gain.min() >= _MIN_GAIN_OF_EACH
+        # A model that always writes the same box meets the boxes of other images as well as its own.
         if is_better and is_better_on_each and _is_certain(iou - sample.control_iou(boxes)):
-            better[convention] = iou
+            better[convention] = float(iou.mean())
     if not better:
         return None, declared_iou, np.nan
-    mean_iou = {convention: float(iou.mean()) for convention, iou in better.items()}
-    best = max(mean_iou.values())
-    equals = [convention for convention, iou in mean_iou.items() if best - iou <= _SAME_IOU]
+    best_iou = max(better.values())
+    equals = [convention for convention, iou in better.items() if best_iou - iou <= _SAME_IOU]
     # Of those that fit equally well, the one with the declared space or order.
     likely = min(equals, key=lambda convention: sum(map(operator.ne, convention, declared)))
-    return likely, declared_iou, mean_iou[likely]
+    return likely, declared_iou, better[likely]
 
 
 def _best_as_declared(sample: _Sample, declared: Convention) -> Array:
-    """The IoU of each image in the declared convention, without what a poor model gets wrong: corners, shift, size."""
+    """The IoU of each image in the declared convention, without what a poor model gets wrong: corners, shift, size.
+
+    Of these corrections the one that is best in the mean counts, so that the declared convention has every chance.
+    """
     boxes = sample.read(declared)
     upright = np.concatenate(
         [np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])], -1
@@ -304,14 +313,15 @@ def _without_bias(boxes: Boxes, gt: Boxes) -> Boxes:
     """
     centre, size = _centre_and_size(boxes)
     gt_centre, gt_size = _centre_and_size(gt)
+    # From each box to each reference of its image; NaN, which is padding, is never the nearest.
     distance = np.abs(centre[:, :, None] - gt_centre[:, None]).sum(axis=-1)
     nearest = np.nan_to_num(distance, nan=np.inf).argmin(axis=-1)[..., None]
     shift = np.nanmedian(np.take_along_axis(gt_centre, nearest, axis=1) - centre, axis=(0, 1))
     with np.errstate(all="ignore"):
         factor = np.nanmedian(np.take_along_axis(gt_size, nearest, axis=1) / size, axis=(0, 1))
     centre = centre + shift.clip(-_MAX_SHIFT, _MAX_SHIFT)
-    half = size / 2 * factor.clip(1 / _MAX_FACTOR, _MAX_FACTOR)
-    return np.concatenate([centre - half, centre + half], axis=-1)
+    half_size = size / 2 * factor.clip(1 / _MAX_FACTOR, _MAX_FACTOR)
+    return np.concatenate([centre - half_size, centre + half_size], axis=-1)
 
 
 def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
@@ -407,33 +417,31 @@ class BatchWatcher:
             gt: the reference boxes of each, (m, 4) in original pixels; completions on images without any are left out.
             sizes: (n, 4), width, height and the resized width and height.
         """
-        checks = []
         with self._lock:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
-                answers, images = self._seen.setdefault(fmt.name, ([], set()))
+                answers, image_keys = self._seen.setdefault(fmt.name, ([], set()))
                 if raw.coords and len(boxes) and len(answers) < _MAX_WATCHED and self.wants_boxes([fmt]):
                     answers.append((raw, boxes, size))
-                    images.add(_image_key(boxes, size))
-            for fmt in {fmt.name: fmt for fmt in formats}.values():
-                check = self._check(fmt)
-                if check is not None:
-                    checks.append(check)
-        return checks
+                    image_keys.add(_image_key(boxes, size))
+            distinct_formats = {fmt.name: fmt for fmt in formats}.values()
+            checks = list(map(self._check, distinct_formats))
+        return [check for check in checks if check is not None]
 
     def _check(self, fmt: BoxFormat) -> SpaceCheck | None:
         """Check what was seen of a format: the check where it contradicts the format, else None.
 
         It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
         """
-        answers, images = self._seen[fmt.name]
-        is_full = len(images) >= MAX_IMAGES or len(answers) == _MAX_WATCHED
-        if not answers or (len(images) < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full):
+        answers, image_keys = self._seen[fmt.name]
+        is_full = len(image_keys) >= MAX_IMAGES or len(answers) == _MAX_WATCHED
+        if not answers or (len(image_keys) < self._next_check.get(fmt.name, MIN_IMAGES) and not is_full):
             return None
         raws, gt, sizes = zip(*answers, strict=True)
         check = check_space(raws, fmt, gt, np.array(sizes))
-        is_suspect = check.likely is not None
-        self._next_check[fmt.name] = 2 * len(images)
-        if is_full or is_suspect:
+        contradicts = check.likely is not None
+        self._next_check[fmt.name] = 2 * len(image_keys)
+        if is_full or contradicts:
+            # The last check: nothing more is kept of this format.
             self._next_check[fmt.name] = 0
             del self._seen[fmt.name]
-        return check if is_suspect else None
+        return check if contradicts else None
