@@ -123,19 +123,22 @@ _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
 def _make_format(name: str) -> BoxFormat:
     """Make the format of a table in `formats.toml`; fields that it leaves out are those of the table it is `like`."""
     fields: dict[str, Any] = {}
-    table: str | None = name
-    while table is not None:
-        fields = _TABLES[table] | fields
-        table = _TABLES[table].get("like")
+    table_name: str | None = name
+    while table_name is not None:
+        # The table's own fields come before those of the one that it is like.
+        fields = _TABLES[table_name] | fields
+        table_name = _TABLES[table_name].get("like")
     families = [family["family"] for family in _FAMILIES if family["format"] == name]
     fields["family"] = ", ".join(families) or fields["family"]
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     fields["space"] = get_space(fields["space"])
     if "key" in fields:
+        # The key that is written comes first; all others are read too.
         fields["keys"] = (fields["key"], *(key for key in BOX_KEYS if key != fields["key"].casefold()))
-    fields["syntax"] = Syntax(**{field: fields[field] for field in Syntax._fields if field in fields})
-    fields["layout"] = Layout(**{field: fields[field] for field in Layout._fields if field in fields})
-    return BoxFormat(name, **{field: fields[field] for field in BoxFormat.__dataclass_fields__ if field in fields})
+    # Tables are flat: what belongs to `Syntax` and `Layout` stands in them too.
+    fields["syntax"] = Syntax(**{part: fields[part] for part in Syntax._fields if part in fields})
+    fields["layout"] = Layout(**{part: fields[part] for part in Layout._fields if part in fields})
+    return BoxFormat(name, **{part: fields[part] for part in BoxFormat.__dataclass_fields__ if part in fields})
 
 
 BOX_FORMATS = {name: _make_format(name) for name in _TABLES}
@@ -200,38 +203,27 @@ def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxForma
     >>> [fmt.name for fmt in box_formats_of(None, ["qwen3-vl", "paligemma", "qwen3-vl"])]
     ['paligemma', 'qwen3-vl']
     """
-    formats = column if box_format is None else [box_format]
+    declarations = column if box_format is None else [box_format]
     # Declared formats are mappings, which no set can hold.
-    distinct = {repr(box_format): box_format for box_format in formats}
+    distinct = {repr(declaration): declaration for declaration in declarations}
     return sorted(map(get_box_format, distinct.values()), key=lambda fmt: fmt.name)
 
 
 def _declared_format(declaration: Mapping[str, Any]) -> BoxFormat:
     """The format that a mapping declares: the one that `syntax` names, with the other fields of the mapping."""
-    unknown = [field for field in declaration if field not in ("syntax", *_DECLARABLE)]
-    if unknown or "syntax" not in declaration:
+    if "syntax" not in declaration or not {"syntax", *_DECLARABLE}.issuperset(declaration):
         raise ValueError(
             f"Expected `syntax` and any of {', '.join(_DECLARABLE)} for `box_format`, got {dict(declaration)!r:.200}. "
             "Name the format to start from as `syntax`: json, brackets, or any other."
         )
     base = get_box_format(declaration["syntax"])
-    changes = {field: value for field, value in declaration.items() if field != "syntax"}
-
+    changes = {name: value for name, value in declaration.items() if name != "syntax"}
     for name, words in (("order", ORDERS), ("scope", SCOPES)):
         if name in changes:
             check_word(name, changes[name], words)
     for name in ("keys", "no_finding"):
-        if name not in changes:
-            continue
-        value = changes[name]
-        texts = [value] if isinstance(value, str) else value
-        is_list = isinstance(texts, list | tuple) and len(texts) > 0
-        if not is_list or not all(isinstance(text, str) and text for text in texts):
-            raise ValueError(
-                f"Expected a list of texts for `{name}` of `box_format`, got {value!r:.200}. Give the JSON keys that "
-                "hold a box as `keys`, such as [bbox_2d], whole sentences as `no_finding`, such as [Kein Befund.]."
-            )
-        changes[name] = tuple(texts)
+        if name in changes:
+            changes[name] = _declared_texts(name, changes[name])
     decimals = changes.get("decimals", 0)
     if type(decimals) is not int or not 0 <= decimals <= 9:
         raise ValueError(
@@ -246,13 +238,30 @@ def _declared_format(declaration: Mapping[str, Any]) -> BoxFormat:
             "Its tokens number the cells of a grid; start from another `syntax`."
         )
     # As JSON, which is YAML too: what a log names can be read wherever the package runs.
-    declared = {field: declaration[field] for field in ("syntax", *_DECLARABLE) if field in declaration}
-    name = json.dumps(declared, ensure_ascii=False, default=str)
-    return replace(base, name=name, **changes)
+    declared = {part: declaration[part] for part in ("syntax", *_DECLARABLE) if part in declaration}
+    return replace(base, name=json.dumps(declared, ensure_ascii=False, default=str), **changes)
+
+
+def _declared_texts(name: str, value: Any) -> tuple[str, ...]:
+    """The texts that a declaration gives for `keys` or `no_finding`, in a list or one alone; others are refused."""
+    texts = [value] if isinstance(value, str) else value
+    is_list = isinstance(texts, list | tuple) and len(texts) > 0
+    if not is_list or not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(
+            f"Expected a list of texts for `{name}` of `box_format`, got {value!r:.200}. Give the JSON keys that "
+            "hold a box as `keys`, such as [bbox_2d], whole sentences as `no_finding`, such as [Kein Befund.]."
+        )
+    return tuple(texts)
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that change with the space: the largest number, and how many digits a number has."""
+    """The fields that change with the space: itself, the largest number, and how many digits a number has.
+
+    Args:
+        base: the format to start from.
+        space: the one that is declared.
+        changes: the declaration, which may state `decimals`.
+    """
     in_pixels = space.frame in ("original", "resized")
     is_fraction = space.unit == 1 and not in_pixels
     if base.syntax.tokens and (in_pixels or is_fraction or changes.get("decimals")):
@@ -273,7 +282,6 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
 @functools.cache
 def _written_format(text: str) -> BoxFormat:
     """The format that a text declares, as JSON or, with PyYAML, as YAML."""
-    remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
     try:
         declaration = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
@@ -281,7 +289,8 @@ def _written_format(text: str) -> BoxFormat:
             declaration = parse_yaml(text)
         except (ImportError, ValueError) as error:
             raise ValueError(
-                f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). {remedy}"
+                f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). "
+                "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
             ) from None
     return get_box_format(declaration)
 
@@ -315,12 +324,12 @@ def box_format_for_model_type(model_type: str) -> str:
         >>> box_format_for_model_type("qwen2_5_vl")
         'qwen2.5-vl'
     """
-    names = {alias: name for name, aliases in MODEL_TYPES.items() for alias in aliases}
-    if model_type in names:
-        return names[model_type]
+    format_of = {known_type: name for name, model_types in MODEL_TYPES.items() for known_type in model_types}
+    if model_type in format_of:
+        return format_of[model_type]
     reason = MODELS_WITHOUT_FORMAT.get(model_type)
     raise ValueError(
-        f"Expected one of {', '.join(names)} for `model_type`, got {model_type!r}. "
+        f"Expected one of {', '.join(format_of)} for `model_type`, got {model_type!r}. "
         + (f"{reason} " if reason else "")
         + _MEASURE.format(names=", ".join(BOX_FORMATS))
     )
