@@ -116,26 +116,30 @@ def _run_command(name: str, words: list[str]) -> int:
     """Run a command of :data:`COMMANDS` with its options, or print its help."""
     from cyclopts import CycloptsError
 
-    app = command_app(name)
     if "--help" in words or "-h" in words:
-        from rich.console import Console
-
-        description, heading, examples = _module(name).__doc__.partition("examples:\n")
-        for paragraph in description.rstrip().split("\n\n"):
-            # Lines of a table stay lines.
-            print(fold(paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())) + "\n")
-        # On lines without end, which are folded below: cyclopts would fold them without an indent.
-        option_text = io.StringIO()
-        app.help_print([], console=Console(file=option_text, width=10_000))
-        # The text of an item goes on in further lines, up to the next `--option` or `ARGUMENT:`.
-        print(fold(re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).rstrip()) + "\n")
-        print(f"{heading}{examples}")
+        _print_help(name)
         return 0
     try:
-        function, bound, _ = app.parse_args(words)
+        function, bound, _ = command_app(name).parse_args(words)
     except CycloptsError as error:
         raise ValueError(f"{_sentence(error)} See grounding-rewards {name} --help.") from None
     return int(function(*bound.args, **bound.kwargs))
+
+
+def _print_help(name: str) -> None:
+    """Print the help of a command: the docstring of its module, the options, and the examples of the docstring."""
+    from rich.console import Console
+
+    description, heading, examples = _module(name).__doc__.partition("examples:\n")
+    for paragraph in description.rstrip().split("\n\n"):
+        # Lines of a table stay lines.
+        print(fold(paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())) + "\n")
+    # On lines without end, which are folded below: cyclopts would fold them without an indent.
+    option_text = io.StringIO()
+    command_app(name).help_print([], console=Console(file=option_text, width=10_000))
+    # The text of an item goes on in further lines, up to the next `--option` or `ARGUMENT:`.
+    print(fold(re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).rstrip()) + "\n")
+    print(f"{heading}{examples}")
 
 
 def command_app(name: str) -> App:
@@ -159,20 +163,21 @@ def command_app(name: str) -> App:
 
 
 def _shown_default(value: Any) -> str | None:
-    """The default of an option as its help shows it; None if the help shows none."""
+    """The default of an option as its help shows it; None if the help shows none, as for a flag that is off."""
     if value is None or value is False or value == ():
         return None
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _sentence(error: CycloptsError) -> str:
-    """The message of an error of the parser, in the form of all errors of the package."""
+    """The sentence that says what an error of the parser means, in the form of all errors of the package."""
     from cyclopts import CoercionError, MissingArgumentError, UnusedCliTokensError, ValidationError
 
     option = error.argument.name if error.argument is not None else ""
     if isinstance(error, MissingArgumentError):
         return f"Expected {option}, got none."
     if isinstance(error, ValidationError) and error.argument is not None:
+        # A check of the package names its own parameter, which on the command line is an option.
         return re.sub(r"( for `\w+`)?, got", f" for {option}, got", error.exception_message, count=1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         type_name = getattr(error.target_type, "__name__", str(error.target_type))
@@ -189,7 +194,7 @@ def _module(name: str) -> Any:
 
 
 def _refuse(message: str) -> int:
-    """Print an error, and return the exit code."""
+    """Print an error, and return the exit code of a wrong argument or file."""
     say(f"grounding-rewards: {message}", error=True)
     return 2
 
