@@ -27,6 +27,7 @@ def register(reward: str, **parameters: Any) -> type:
     grounding_reward = reward_of(reward, **parameters)
 
     def score(self: Any, completions: list[Any], **columns: Any) -> list[float]:
+        """The rewards of a batch, as calling the reward gives them."""
         return grounding_reward(completions, **columns)
 
     name = grounding_reward.__name__

@@ -22,7 +22,7 @@ def last_message(output: Sequence[Any]) -> str:
 
 @functools.cache
 def _server() -> type:
-    """Make the class of the server."""
+    """Make the class of the server; its parents are in libraries that are there only where NeMo-Gym is."""
     from nemo_gym import base_resources_server as gym
     from pydantic import ConfigDict, Field
 
@@ -42,6 +42,7 @@ def _server() -> type:
         config: GroundingConfig
 
         async def verify(self, body: GroundingRequest) -> GroundingResponse:
+            """The request with the reward of its response and the components."""
             reward = reward_of(self.config.reward, **self.config.reward_kwargs)
             columns = image_columns([body.ground_truth])
             [sample] = scored(reward, [last_message(body.response.output)], columns).samples("reward")

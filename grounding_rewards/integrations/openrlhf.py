@@ -49,6 +49,7 @@ def answer_in(query: str, prompt: str) -> str:
         >>> answer_in("<image><image>Where?<|im_start|>assistant\\n[]", "<image>Where?<|im_start|>assistant\\n")
         '[]'
     """
+    # The beginning of the prompt differs in the query, which has more tokens for images.
     # By bisection: a query that has an end of the prompt has all shorter ends too.
     length, missing_length = 0, len(prompt) + 1
     while missing_length - length > 1:

@@ -30,7 +30,7 @@ TRAINERS: dict[str, dict[str, str]] = packaged_tables("grounding_rewards.integra
 
 
 def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | Path | None = None) -> Plugin:
-    """The content of a file, and the lines of configuration, with which a trainer uses a reward.
+    """Make the content of a file, and the lines of configuration, with which a trainer uses a reward.
 
     Args:
         trainer: a key of :data:`TRAINERS`.
@@ -50,11 +50,11 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
     """
     if trainer not in TRAINERS:
         raise ValueError(f"Expected a known trainer, got {trainer!r}. Use one of: {', '.join(TRAINERS)}.")
-    trainer_files = TRAINERS[trainer]
+    templates = TRAINERS[trainer]
     path = None if out is None else Path(out)
-    if "file" not in trainer_files and path is not None:
+    if "file" not in templates and path is not None:
         raise ValueError(f"Expected no --out for {trainer}, got {path}. It takes the package as it is: leave it out.")
-    if "file" in trainer_files and path is None:
+    if "file" in templates and path is None:
         raise ValueError(f"Expected a file for --out, got none. {trainer} reads its reward from one: give its place.")
     if path is not None and (path.suffix != ".py" or not path.stem.isidentifier() or path.stem in _HIDDEN):
         raise ValueError(
@@ -66,6 +66,7 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         refuse_schedules(grounding_reward)
     resolved_path = Path() if path is None else path.resolve()
     arguments = [repr(reward)] + [f"{name}={value!r}" for name, value in parameters.items()]
+    # What `$name` and the like stand for in the templates.
     fields = {
         "name": grounding_reward.__name__,
         # As a name in Python.
@@ -80,14 +81,15 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         "shell_folder": shlex.quote(str(resolved_path.parent)),
         "module": resolved_path.stem,
     }
-    lines = trainer_files["lines"]
+    lines = templates["lines"]
+    # Decoding would drop the special tokens that carry the boxes, unless the trainer is told to keep them.
     if grounding_reward.box_format is not None and get_box_format(grounding_reward.box_format).from_token_ids:
-        lines += trainer_files.get("in_tokens", "")
+        lines += templates.get("in_tokens", "")
     content = None
-    if "file" in trainer_files:
-        title = f"{grounding_reward.__name__} for {trainer_files['title']}"
+    if "file" in templates:
+        title = f"{grounding_reward.__name__} for {templates['title']}"
         docstring = f'"""{title}, written by `grounding-rewards plugin`."""\n\n'
-        content = docstring + Template(trainer_files["file"]).substitute(fields)
+        content = docstring + Template(templates["file"]).substitute(fields)
     return Plugin(content, Template(lines).substitute(fields).rstrip("\n"))
 
 

@@ -22,10 +22,12 @@ _PRINTED: set[str] = set()
 def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str], Any]:
     """Make the `__getattr__` of a module that has a class whose parents are in the library of a trainer.
 
+    So the module can be imported without that library, which only the class needs.
+
     Args:
         module: its name.
         name: of the class.
-        make: returns the class; called at the first access.
+        make: returns the class; called when the module is asked for it.
 
     Example:
         >>> offering("mine", "Environment", dict)("Environment")
@@ -124,20 +126,20 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
-    row_fields: list[dict[str, Any]] = []
+    fields_of_rows: list[dict[str, Any]] = []
     for row in rows or [None] * len(ground_truths):
-        row_fields.append({name: row[name] for name in SCORED_COLUMNS if row and name in row})
+        fields_of_rows.append({name: row[name] for name in SCORED_COLUMNS if row and name in row})
     truths = []
-    for truth, fields in zip(ground_truths, row_fields, strict=True):
+    for truth, fields in zip(ground_truths, fields_of_rows, strict=True):
         is_missing = truth is None or (isinstance(truth, str) and not truth)
         # `with_ground_truth` refuses a truth that is missing in both places.
-        if is_missing and not fields.keys().isdisjoint(("boxes", "reader_boxes")):
-            truth = fields
-        truths.append(truth)
+        has_fields = not fields.keys().isdisjoint(("boxes", "reader_boxes"))
+        truths.append(fields if is_missing and has_fields else truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
-    for name in set().union(*row_fields):
+    # What a ground truth lacks is filled in from its row.
+    for name in set().union(*fields_of_rows):
         values = columns.get(name) or [None] * len(truths)
-        defaults = [fields.get(name) for fields in row_fields]
+        defaults = [fields.get(name) for fields in fields_of_rows]
         columns[name] = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
     return columns
 

@@ -52,7 +52,7 @@ def compute_score(
 
 @functools.cache
 def _reward_manager() -> type:
-    """Make the class of the reward manager."""
+    """Make the class of the reward manager; its parent is there only where verl is."""
     from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
     class GroundingRewardManager(RewardManagerBase):
@@ -71,6 +71,7 @@ def _reward_manager() -> type:
             """The reward and components of one sequence."""
             row = item.non_tensor_batch
             padded_ids = item.batch["responses"]
+            # The mask is that of the prompt and the response; behind the response there is padding.
             length = int(item.batch["attention_mask"][-len(padded_ids) :].sum())
             ids = padded_ids[:length].tolist()
             columns = image_columns([row["reward_model"]["ground_truth"]], [row.get("extra_info")])
