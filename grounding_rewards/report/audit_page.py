@@ -55,13 +55,13 @@ def audit_table(audit: Audit) -> Table:
     """
     rows: list[list[str | Cell]] = []
     results = {(played.reward, played.script): played for played in audit.played}
-    gains: dict[str, float] = {}
+    largest_gains: dict[str, float] = {}
     for finding in audit.findings:
-        gains[finding.script] = float(np.fmax(gains.get(finding.script, 0.0), finding.gain))
+        # Unlike `max`, `fmax` passes over the NaN of a finding without a gain.
+        largest_gains[finding.script] = float(np.fmax(largest_gains.get(finding.script, 0.0), finding.gain))
     for kind in KINDS:
         scripts = [script for script in audit.scripts if script.kind == kind]
-        # Those that are paid too much come first, the largest gain at the top.
-        scripts.sort(key=lambda script: gains.get(script.name, 0.0), reverse=True)
+        scripts.sort(key=lambda script: largest_gains.get(script.name, 0.0), reverse=True)
         if scripts:
             title, meaning = _KINDS[kind]
             rows.append([Cell(title, meaning)])
@@ -76,11 +76,10 @@ def _reward_cell(played: Played) -> Cell:
     value = played.mean.value
     # In steps, because a page may not style by attribute.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
-    mark = ""
+    mark = "!" if played.finding else ""
     if played.accepted:
+        # A documented weakness, which is a finding too.
         mark = "~"
-    elif played.finding:
-        mark = "!"
     notes = [format_interval(played.mean), played.finding]
     kind = f"shade-{shade} marked" if mark else f"shade-{shade}"
     return Cell(format_value(value) + mark, "\n".join(filter(None, notes)), kind)
@@ -136,12 +135,11 @@ def accepted_table(audit: Audit) -> Table:
         >>> accepted_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows
         []
     """
-    scripts: dict[tuple[str, str], list[str]] = {}
-    for played in audit.findings:
-        if played.accepted:
-            scripts.setdefault((played.reward, played.accepted), []).append(played.script)
+    scripts_by_reason: dict[tuple[str, str], list[str]] = {}
+    for played in audit.accepted:
+        scripts_by_reason.setdefault((played.reward, played.accepted), []).append(played.script)
     rows: list[list[str | Cell]] = []
-    for (reward, reason), names in scripts.items():
+    for (reward, reason), names in scripts_by_reason.items():
         rows.append([reward, Cell(", ".join(names), kind="words"), Cell(reason, kind="words")])
     header: list[str | Cell] = ["reward", Cell("scripted answer", kind="words"), Cell("accepted", kind="words")]
     return Table(header, rows, "Documented weaknesses: listed, and no failure under --strict")

@@ -80,11 +80,6 @@ class Comparison:
     log: Sequence[Mapping[str, Any]] = ()
 
     @property
-    def training_reward(self) -> str:
-        """The change of the reward in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
-        return first_and_last(self.log, "reward")
-
-    @property
     def title(self) -> str:
         """The runs and the change of the metric of the verdict, as in `after against before: mean IoU 0.63 → 0.69`."""
         change = self.difference.metrics[self.difference.main]
@@ -93,7 +88,7 @@ class Comparison:
 
     @property
     def core(self) -> list[str]:
-        """Keys of the metrics that are shown first: those that were chosen, or the core."""
+        """Keys of the metrics that are shown first: those that were chosen, or the core, if a run has a value."""
         keys = []
         for key in self.difference.core:
             change = self.difference.metrics[key]
@@ -107,10 +102,10 @@ class Comparison:
         difference, (a, b) = self.difference, self.names
         patients = f" of {difference.n} patients" if difference.units == "patients" else ""
         lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True) if name != str(path)]
-        alone = ""
+        unshared = ""
         if difference.only_a or difference.only_b:
-            alone = f"; {difference.only_a} only in {a} and {difference.only_b} only in {b} play no part"
-        lines.append(f"{difference.images} images{patients} in both{alone}")
+            unshared = f"; {difference.only_a} only in {a} and {difference.only_b} only in {b} play no part"
+        lines.append(f"{difference.images} images{patients} in both{unshared}")
         lines.append(f"{difference.resamples} draws of {difference.units}, seed {difference.seed}")
         lines.append(f"labels of boxes: {difference.label_matching} (--label-matching)")
         facts_a, facts_b = self.run_facts
@@ -126,23 +121,23 @@ class Comparison:
         return {"a": a, "b": b, **self.difference.to_dict()}
 
     def table(self, keys: Sequence[str]) -> Table:
-        """A line for each of these metrics, in groups."""
+        """The table of these metrics, a row for each, in groups."""
         rows: list[list[str | Cell]] = []
         for group, members in group_metrics(keys).items():
             rows.append([group])
             for key in members:
                 change = self.difference.metrics[key]
                 arrow = " ↓" if change.metric.lower_is_better else ""
-                rows.append(_line(change.metric.heading + arrow, change))
+                rows.append(_change_row(change.metric.heading + arrow, change))
         return Table(self._header, rows)
 
     @property
     def label_table(self) -> Table:
-        """Lines for each label of the reference boxes; none without such boxes."""
+        """The table with a row for each label and metric; no rows where no reference box has a label."""
         rows: list[list[str | Cell]] = []
         for group in self.difference.labels:
             for change in group.changes.values():
-                rows.append(_line(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
+                rows.append(_change_row(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
         return Table(self._header, rows, "Reference boxes by label")
 
     @property
@@ -152,7 +147,7 @@ class Comparison:
 
     @property
     def tests_caption(self) -> str:
-        """The small print beneath the changes, and the tests that Holm's p accounts for."""
+        """The meaning of the counts and of both p in the tables of changes, in sentences."""
         units = self.difference.units
         return (
             f"Better / worse / same: on how many {units}. p: two-sided, of a permutation test in which the runs change "
@@ -182,8 +177,10 @@ class Comparison:
             legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.verdict, style="bold"))
-        if self.training_reward:
-            console.print(Text(f"Reward in training {self.training_reward} steps."))
+        # As in `0.433 → 0.565, first and last 10 of 200`; empty where no training is known.
+        training_reward = first_and_last(self.log, "reward")
+        if training_reward:
+            console.print(Text(f"Reward in training {training_reward} steps."))
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each metric."""
@@ -276,8 +273,9 @@ def run_names(a: Path, b: Path) -> list[str]:
     return [folder.name or str(folder) for folder in folders]
 
 
-def _line(heading: str, change: Change) -> list[str | Cell]:
-    """The cells of a metric: both values and their change, with the units and the test beneath it."""
+def _change_row(heading: str, change: Change) -> list[str | Cell]:
+    """The row of a metric: both values and their change, with the units and the test beneath it."""
+    # On how many units the metric is better, worse and the same, and p; each only where it is known.
     notes = []
     if any(change.units):
         notes.append(" / ".join(map(str, change.units)))
@@ -307,14 +305,15 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice
         >>> [(choice.title, list(choice.places)) for choice in choose_first(shared, "R4")]
         [('mass, median change', [0]), ('worst loss', [3])]
     """
-    ranked = sorted(range(len(images)), key=lambda k: _gain(images[k], reward))
+    worst_first = sorted(range(len(images)), key=lambda k: _gain(images[k], reward))
     labels = Counter(label for shared in images for label in set(shared[0].gt_labels))
     # The worst loss is chosen before it could be taken for a median, and shown last.
-    choices = [html.Choice(_WORST_LOSS, "", [k for k in ranked if _gain(images[k], reward) < 0], "first")]
+    losses = [k for k in worst_first if _gain(images[k], reward) < 0]
+    choices = [html.Choice(_WORST_LOSS, "", losses, "first")]
     for label, _ in labels.most_common(_FINDINGS_FIRST):
-        places = [k for k in ranked if label in images[k][0].gt_labels]
+        places = [k for k in worst_first if label in images[k][0].gt_labels]
         choices.append(html.Choice(f"{label}, median change", "", places, "middle"))
-    choices.append(html.Choice("normal image", "", [k for k in ranked if images[k][0].is_normal], "middle"))
+    choices.append(html.Choice("normal image", "", [k for k in worst_first if images[k][0].is_normal], "middle"))
     return sorted(html.choose_images(choices, 1), key=lambda choice: choice.title == _WORST_LOSS)
 
 
@@ -342,7 +341,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     images = _shared_images(comparison)
     choices = choose_first(images, reward)
     cards = [_card(comparison, choice.title, images[choice.places[0]], load_image) for choice in choices]
-    facts, rewards = comparison.run_facts[1], reward_plot(comparison.log)
+    facts, training_plot = comparison.run_facts[1], reward_plot(comparison.log)
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
@@ -352,7 +351,7 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
         opening=[html.Legend(difference.label_matching), html.Cards(cards)] if cards else [],
         verdict=difference.verdict,
         sections=[
-            html.Section("Training", [rewards] if rewards else []),
+            html.Section("Training", [training_plot] if training_plot else []),
             html.Section("Metrics", _tables(comparison), f"{CAPTION} {comparison.tests_caption}"),
             html.Section("How it was compared", [comparison.facts]),
         ],
@@ -362,14 +361,16 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
 
 def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: LoadImage) -> html.Card:
     """The card of one image, with a panel for the reference and for the answer of each run."""
-    reference = shared[0]
+    # Both runs have the same reference boxes; the pixels are those of B's dataset, which `load_image` opens.
+    reference, answer_of_b = shared
     boxes = outcomes.drawn_boxes(reference.gt, "reference", reference.gt_labels)
     panels = [html.Panel(boxes, "reference", ", ".join(reference.gt_labels) or "normal")]
     for name, image in zip(comparison.names, shared, strict=True):
         of_boxes = outcomes.box_outcomes(image, comparison.difference.label_matching)
-        boxes, summary = outcomes.drawn_answer(image, of_boxes), outcomes.image_summary(image, of_boxes)
-        panels.append(html.Panel(boxes, f"{name} {image.rewards[comparison.reward]:.2f}", summary))
-    pixels, gain = load_image(shared[-1]), _gain(shared, comparison.reward)
+        heading = f"{name} {image.rewards[comparison.reward]:.2f}"
+        boxes = outcomes.drawn_answer(image, of_boxes)
+        panels.append(html.Panel(boxes, heading, outcomes.image_summary(image, of_boxes)))
+    pixels, gain = load_image(answer_of_b), _gain(shared, comparison.reward)
     return html.Card(
         title=title,
         id=reference.id,
@@ -392,10 +393,10 @@ def _tables(comparison: Comparison) -> list[Any]:
 
 
 def _shared_images(comparison: Comparison) -> list[SharedImage]:
-    """The images that both runs have, each as both answered it."""
-    images, images_b = comparison.images
+    """The images that both runs have, each as both answered it; refuse a reward that one of them lacks."""
+    images_a, images_b = comparison.images
     by_id = {image.id: image for image in images_b}
-    shared = [(image, by_id[image.id]) for image in images if image.id in by_id]
+    shared = [(image, by_id[image.id]) for image in images_a if image.id in by_id]
     common_rewards = set.intersection(*(set(image.rewards) for pair in shared for image in pair))
     if comparison.reward not in common_rewards:
         raise ValueError(

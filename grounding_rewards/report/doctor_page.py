@@ -55,6 +55,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     sample = []
     for row, reason in checkup.sample:
         labelled_boxes = _labelled_boxes(row)
+        # Each label once; a box may have none.
         labels = ", ".join(filter(None, dict.fromkeys(label for _, label in labelled_boxes)))
         content = labels or ("boxes without labels" if labelled_boxes else "no boxes")
         title = f"{_title(row)} · {reason}"
@@ -138,7 +139,7 @@ def place(fault: Fault) -> str:
 
 
 def _defect(defect: Defect, checkup: Checkup) -> Section:
-    """The section of one defect: what it is, and its examples as images or in words."""
+    """The section of one defect: what it is, and its examples as images, or in words where there are none."""
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
     blocks: list[Any] = [{word: text for word, text in words.items() if text}]
     captions = [": ".join(filter(None, (place(fault), fault.detail))) for fault in defect.examples]
@@ -161,13 +162,13 @@ def _title(row: ImageRow) -> str:
 
 
 def _labelled_boxes(row: ImageRow) -> list[tuple[Any, str]]:
-    """The boxes of a row that are four numbers, each with its drawing and label in words."""
+    """The boxes of a row that are four numbers, each with its label, and before it who drew it where that is known."""
     labelled_boxes = []
     for drawing in row.drawings:
         for index, box in enumerate(drawing.boxes):
-            label = drawing.label(index)
-            words = [drawing.name, "" if label is None else str(label)]
             if is_box(box):
+                label = drawing.label(index)
+                words = [drawing.name, "" if label is None else str(label)]
                 labelled_boxes.append((box, ": ".join(filter(None, words))))
     return labelled_boxes
 
@@ -196,6 +197,7 @@ def _maps(metrics: Metrics) -> list[Plot]:
     if not metrics.centres:
         return []
     labels = [label for label in metrics.centres if label is not None][: _MAPS - 1]
+    # None stands for all boxes; the map of a single label would be the same.
     map_labels: list[str | None] = [None]
     if len(labels) > 1:
         map_labels += labels

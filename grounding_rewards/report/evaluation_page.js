@@ -41,7 +41,7 @@
     const labels = [...image.gt, ...image.pred].map((box) => box[LABEL]).filter((label) => label);
     const words = [image.id, image.patient || "", image.view || "", image.summary, image.reason, image.text, ...labels, ...image.tags];
     const parts = image.rewards.map((value, r) => (value === null ? null : image.ceilings[r] > 0 ? Math.min(value / image.ceilings[r], 1) : 1));
-    return { ...image, place: data.places[k], k, parts, labels: new Set(labels), words: words.join("\n").toLowerCase() };
+    return { ...image, place: data.recorded[k], k, parts, labels: new Set(labels), words: words.join("\n").toLowerCase() };
   });
   const byPlace = new Map(images.map((image) => [image.place, image]));
   const findings = (image) => [...new Set(image.gt.map((box) => box[LABEL]).filter((label) => label))].join(", ");
@@ -479,6 +479,6 @@
     };
     return el("a", { href: "#Images", onclick: follow }, picture(image, false), el("b", null, title, " · ", data.reward, " ", earned(image, data.rewards.indexOf(data.reward))), el("span", null, visible(image.summary)));
   };
-  const leads = data.first.flatMap((group) => group.images.map(lead(group)));
+  const leads = data.leads.flatMap((group) => group.images.map(lead(group)));
   if (leads.length) document.querySelector("header.top nav").before(el("div", { class: "first", role: "group", "aria-label": "Worst and typical answers" }, leads));
 })();

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 #: Longer side in pixels of an image on the page.
 LONGEST_SIDE = 512
-IMAGES_PER_GROUP = 12
+#: Images of each group of the gallery, and of each kind at the top of the page.
+IMAGES_PER_GROUP, LEADS_PER_KIND = 12, 3
 #: Characters of all pictures together: there is room for those of every group.
 PICTURE_BUDGET = 6_000_000
 #: Pictures at most, however small: each must be opened.
@@ -61,9 +62,6 @@ MISSED_FINDING = "missed finding"
 MISLABELLED = "wrong label"
 MISPLACED = "box in the wrong place"
 RIGHT_NORMAL = "normal image without a box"
-
-#: Images of each kind at the head of the page.
-FIRST_IMAGES = 3
 
 _CORE_NOTE = (
     "95 % intervals beneath the values. ↓: lower is better. Above the constant box: the difference to a baseline that "
@@ -155,7 +153,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         2
     """
     evaluation = page.evaluation
-    robustness = tables.robustness_table(evaluation.robustness, first="change")
+    robustness = tables.robustness_table(evaluation.robustness)
     facts = {name: str(value) for name, value in evaluation.facts.items() if value != ""}
     return html.Page(
         title=page.title,
@@ -194,7 +192,7 @@ def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
     blocks: list[Any] = []
     groups_by_title = {"Labels": evaluation.per_label, "Sizes": evaluation.per_size, "Sources": evaluation.per_source}
     for title, groups in groups_by_title.items():
-        blocks += _folded(title, tables.groups_table(groups, evaluation.headings, first=title))
+        blocks += _folded(title, tables.groups_table(groups, evaluation.headings, title))
     return blocks
 
 
@@ -202,8 +200,9 @@ def _gallery(page: EvaluationPage) -> html.Section:
     """The section of the images that the page's program shows."""
     images = _scored_images(page)
     data = _data(page, images)
-    records = _image_records([images[place] for place in data["places"]], page.reward_names)
-    listed = "all" if len(data["places"]) == len(images) else f"{len(data['places']):,}"
+    recorded = [images[place] for place in data["recorded"]]
+    records = _image_records(recorded, page.reward_names)
+    listed = "all" if len(recorded) == len(images) else f"{len(recorded):,}"
     note = f"Pictures of {len(data['pictures']):,} of {len(images):,} images; the table below lists {listed} of them."
     if not data["pictures"]:
         note += " Without pictures boxes are drawn alone: `--dataset` names the dataset that has the images."
@@ -212,7 +211,7 @@ def _gallery(page: EvaluationPage) -> html.Section:
 
 
 def _folded(title: str, table: tables.Table) -> list[html.Section]:
-    """A table as a section, folded if it is long; none if it has no metrics."""
+    """A list of one section with the table, folded if it is long; an empty list if the table has no metrics."""
     kind = "fold" if len(table.rows) > MOST_ROWS else ""
     return [html.Section(title, [table], kind=kind)] if table.header[1:] else []
 
@@ -231,10 +230,10 @@ def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     return scored
 
 
-def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) -> list[html.Choice]:
-    """The groups of images in the gallery, failures first; each says how many there are.
+def _groups(images: Sequence[_ScoredImage], reward: str, worst_first: Sequence[int]) -> list[html.Choice]:
+    """The groups of images in the gallery, failures first; the note of each says how many images are of its kind.
 
-    `ranked` are the places of the images with findings, the worst by the reward first.
+    `worst_first` are the places of the images with findings, the worst by the reward first.
     """
     tagged: dict[str, list[int]] = defaultdict(list)
     unreadable = []
@@ -246,43 +245,47 @@ def _groups(images: Sequence[_ScoredImage], reward: str, ranked: Sequence[int]) 
             tagged[tag].append(place)
     missed = tagged[MISSED_FINDING]
     mislabelled = sorted(set(tagged[MISLABELLED]) - set(missed))
-    n, normal = len(ranked), len(images) - len(ranked)
+    with_findings, normal = len(worst_first), len(images) - len(worst_first)
 
-    def share(title: str, places: Sequence[int], total: int, description: str) -> html.Choice:
-        """An even selection of these images, with their share of a total."""
+    def even(title: str, places: Sequence[int], total: int, description: str) -> html.Choice:
+        """The choice of an even selection of these images; its note gives their share of a total."""
         part = f"{len(places)} ({100 * len(places) / total:.1f} %)" if total else "0"
         return html.Choice(title, f"{part} of {total} {description}; an even selection over the dataset.", places)
 
+    typical_note = f"From the middle of the {with_findings} images with findings by {reward}."
     choices = [
-        share("Missed", missed, n, "images with findings have a finding that no box is right about"),
-        share("Wrong label", mislabelled, n, "images with findings miss none, but call one something else"),
-        share("Hallucinated", tagged[HALLUCINATED], normal, "normal images have a box, where nothing is to be found"),
-        share("Unparseable", unreadable, len(images), "answers hold neither a complete box nor a no-finding statement"),
-        html.Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
-        share("Right normal images", tagged[RIGHT_NORMAL], normal, "normal images have no box, as it should be"),
+        even("Missed", missed, with_findings, "images with findings have a finding that no box is right about"),
+        even("Wrong label", mislabelled, with_findings, "images with findings miss none, but call one something else"),
+        even("Hallucinated", tagged[HALLUCINATED], normal, "normal images have a box, where nothing is to be found"),
+        even("Unparseable", unreadable, len(images), "answers hold neither a complete box nor a no-finding statement"),
+        html.Choice("Typical", typical_note, worst_first, "middle"),
+        even("Right normal images", tagged[RIGHT_NORMAL], normal, "normal images have no box, as it should be"),
     ]
     return html.choose_images(choices, IMAGES_PER_GROUP)
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:
-    """What the page's program needs for all images: rewards, groups, pictures, and which have a record."""
-    # Worst first.
-    ordered = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
-    ranked = [place for place in ordered if not images[place].image.is_normal]
-    groups = _groups(images, page.reward, ranked)
-    head = [html.Choice("Worst", "", ranked, "first"), html.Choice("Typical", "", ranked, "middle")]
-    first = html.choose_images(head, FIRST_IMAGES)
-    chosen_places = list(dict.fromkeys(place for group in (*first, *groups) for place in group.places))
-    # The chosen images get their pictures first.
-    pictures = _pictures(page, list(dict.fromkeys([*chosen_places, *ordered])))
+    """The data of the page's program about all images, which it knows by their places in `images`.
+
+    `leads` are a few images at the top of the page, `groups` those of the gallery; `recorded` are the places of the
+    images that have a record, see :func:`_image_records`.
+    """
+    worst_first = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
+    worst_findings = [place for place in worst_first if not images[place].image.is_normal]
+    groups = _groups(images, page.reward, worst_findings)
+    kinds = [html.Choice("Worst", "", worst_findings, "first"), html.Choice("Typical", "", worst_findings, "middle")]
+    leads = html.choose_images(kinds, LEADS_PER_KIND)
+    chosen_places = [place for choice in (*leads, *groups) for place in choice.places]
+    # There is room for some pictures alone: the chosen images come first.
+    pictures = _pictures(page, list(dict.fromkeys([*chosen_places, *worst_first])))
     return {
         "rewards": page.reward_names,
         "reward": page.reward,
         "total": len(images),
-        "first": [{"title": choice.title, "images": choice.places} for choice in first],
+        "leads": [{"title": choice.title, "images": choice.places} for choice in leads],
         "groups": [{"title": choice.title, "note": choice.note, "images": choice.places} for choice in groups],
         "pictures": {str(place): uri for place, uri in pictures.items()},
-        "places": sorted({*range(min(MOST_LISTED, len(images))), *chosen_places, *pictures}),
+        "recorded": sorted({*range(min(MOST_LISTED, len(images))), *chosen_places, *pictures}),
     }
 
 
@@ -303,7 +306,7 @@ def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
 
 
 def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the page's program needs for each image: its boxes, their outcomes, its rewards and the answer's text."""
+    """Yield the record of each image for the page's program: its boxes, their outcomes, rewards, the answer's text."""
     text_length = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(images))))
 
     def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
@@ -313,7 +316,7 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
 
     for scored in images:
         image, outcomes = scored.image, scored.outcomes
-        scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
+        confidences = [_rounded(score, 4) for score in image.pred_scores.tolist()]
         gt_ious = [format_iou(iou) for iou in outcomes.gt_ious.tolist()]
         pred_ious = [format_iou(iou) for iou in outcomes.pred_ious.tolist()]
         yield {
@@ -322,7 +325,7 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
             "view": image.view,
             "size": [_rounded(image.width), _rounded(image.height)],
             "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
-            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, scores, outcomes.other_labels),
+            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, confidences, outcomes.other_labels),
             "ignore": boxes(image.ignore),
             "n": [len(image.gt), len(image.pred)],
             "overlap": _rounded(scored.overlap, 4),
@@ -374,10 +377,10 @@ def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
     with whole_folder(folder) as unfinished:
         save_predictions(unfinished / "images.jsonl", page.evaluation.images)
         write_evaluation(unfinished, page.evaluation)
-        plots = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
+        plot_names = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
     for path in (folder / "metrics").iterdir():
-        if path.name not in plots:
+        if path.name not in plot_names:
             # A plot of an evaluation before, which had other metrics.
             path.unlink()
 

@@ -73,6 +73,7 @@ def evaluate(
         0.8
     """
     if _is_predictions(log):
+        # They were read already: the reward only says which of theirs the evaluation is about.
         systems = {"predictions": list(log)}
         name = reward if isinstance(reward, str) else get_reward(reward).name
     else:
@@ -119,6 +120,7 @@ def inspect(
     inspection = inspect_completions(
         read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )
+    # Sizes that a row states go before those of the call.
     off_image = off_image_notes(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
     return replace(inspection, notes=(*read.notes, *inspection.notes, *off_image))
 
@@ -185,25 +187,26 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
         >>> compare(before, after).metrics["f1_50"].difference.value
         1.0
     """
-    runs = [before, after]
-    if all(map(_is_evaluated, runs)):
+    if _is_evaluation_folder(before) and _is_evaluation_folder(after):
         return compare_evaluations(before, after).difference
-    images = [_predictions(run, options) for run in runs]
+    images = [_predictions(run, options) for run in (before, after)]
     return compare_runs(*images, label_matching=options.get("label_matching", "ignore"))
 
 
 def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
     """The images of a run with their answers, whatever :func:`compare` was given for it."""
-    if _is_evaluated(run):
+    if _is_evaluation_folder(run):
         return load_predictions(run)
+    if isinstance(run, Evaluation):
+        return run.images
     if _is_predictions(run):
         return list(run)
-    evaluation = run if isinstance(run, Evaluation) else evaluate(run, **options)
-    return evaluation.images
+    # A log, which is read now.
+    return evaluate(run, **options).images
 
 
-def _is_evaluated(run: Any) -> bool:
-    """Whether this is the folder of an evaluation, or its images.jsonl."""
+def _is_evaluation_folder(run: Any) -> bool:
+    """Whether this is the path of an evaluation on the disk: its folder, or its images.jsonl."""
     if not isinstance(run, str | Path):
         return False
     return (Path(run).is_dir() or Path(run).name == "images.jsonl") and evaluation_file(run).is_file()
@@ -215,7 +218,10 @@ def _is_predictions(log: Any) -> bool:
 
 
 def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:
-    """The reward that reads a log, with this box format unless that is None; its schedules are at their ends."""
+    """The reward that reads a log, with this box format unless that is None.
+
+    A reward that is built here has its schedules at their ends, since nothing is trained.
+    """
     if isinstance(reward, GroundingReward):
         return reward if box_format is None else replace(reward, box_format=box_format)
     format_parameter = {} if box_format is None else {"box_format": box_format}
@@ -234,8 +240,10 @@ def _log_source(log: Any) -> Sequence[Any]:
     """A log as a list of paths or of rows."""
     if isinstance(log, str | Path):
         return [log]
+    # A pandas.DataFrame.
     if hasattr(log, "to_dict") and hasattr(log, "columns"):
         return log.to_dict("records")
+    # A datasets.Dataset; its images would be decoded, and no log needs them.
     if hasattr(log, "column_names"):
         return log.remove_columns([name for name in ("image", "images") if name in log.column_names]).to_list()
     return list(log)

@@ -148,7 +148,7 @@ class Choice(NamedTuple):
 
 
 def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
-    """At most `count` places of each choice; no place comes twice, and a choice without places is left out.
+    """The choices with at most `count` places each; no place comes twice, and a choice without places is left out.
 
     Example:
         >>> chosen = choose_images([Choice("worst", "", [4, 2, 1], "first"), Choice("all", "", range(5))], 2)
@@ -188,7 +188,8 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals["digest"] = digest
-    environment.filters["block"] = lambda one: type(one).__name__
+    # A template draws each kind of block in its own way.
+    environment.filters["block"] = lambda content: type(content).__name__
     return environment
 
 
@@ -226,6 +227,7 @@ def jpeg_uri(image: Image, longest_side: int) -> str:
         longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
     """
     thumbnail = small_image(image, longest_side)
+    # A noisy image is halved until it is small enough.
     while True:
         buffer = io.BytesIO()
         thumbnail.save(buffer, format="JPEG", quality=70, optimize=True)

@@ -159,8 +159,11 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
     """
     curves: dict[str, NDArray[np.float64]] = {}
     for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
-        logged = [(entry["step"], entry[key]) for entry in entries if entry.get(key) is not None]
-        points = [point for point in logged if math.isfinite(point[1])]
+        points = []
+        for entry in entries:
+            value = entry.get(key)
+            if value is not None and math.isfinite(value):
+                points.append((entry["step"], value))
         if points:
             curves[name] = np.array(points, dtype=np.float64).T
     if not curves:
@@ -174,6 +177,7 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
                 axis.plot(steps, values, marker="o", color=colour, label=name)
                 continue
             axis.plot(steps, values, color=colour, alpha=0.3, linewidth=1)
+            # About an eighth of all values, an odd number of them, so that each mean stands at a step.
             window = np.ones(2 * (len(values) // 16) + 1)
             # At both ends fewer values are averaged.
             counts = np.convolve(np.ones(len(values)), window, "same")
@@ -188,12 +192,9 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
     return Plot("reward", "Reward in training", "Pale: every step. Strong: running mean.", draw, (5.6, 2.4))
 
 
-_IOU_BINS = 10
-
-
 def iou_plot(ious: NDArray[np.float64]) -> Plot:
-    """How many reference boxes have which IoU with their partner, those without a partner first."""
-    counts, edges = np.histogram(ious[ious > 0], _IOU_BINS, (0, 1))
+    """The plot of how many reference boxes have which IoU with their partner, those without a partner (0) first."""
+    counts, edges = np.histogram(ious[ious > 0], 10, (0, 1))
     names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
 
     def draw(figure: Figure) -> None:

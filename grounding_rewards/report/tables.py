@@ -45,7 +45,7 @@ def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool =
 
 
 def kind_of(sign: float) -> str:
-    """The kind of a cell, which gives it its colour, for a change with this sign."""
+    """The kind of a cell with a change, which gives it its colour: better above 0, worse below, soft for none."""
     if sign > 0:
         return "better"
     return "worse" if sign < 0 else "soft"
@@ -66,7 +66,7 @@ class Table(NamedTuple):
     note: str = ""
 
     def first_columns(self, count: int) -> Table:
-        """The table without its further columns, for which a narrow terminal has no room."""
+        """The table with its first columns alone, for a narrow terminal."""
         return self._replace(header=self.header[:count], rows=[row[:count] for row in self.rows])
 
     def rich(
@@ -97,12 +97,10 @@ class Table(NamedTuple):
             cells = []
             for cell in map(_cell, row):
                 beneath = cell.small if small and len(row) > 1 else ""
+                # The last word of a kind of several, such as `shade-3 marked`, is the one with a style.
                 style = "bold" if len(row) == 1 else _STYLES.get(cell.kind.rpartition(" ")[2], "")
-                text = Text()
-                text.append(cell.text, style)
-                if beneath:
-                    text.append(("\n" if cell.text else "") + beneath, "dim")
-                cells.append(text)
+                line_end = "\n" if cell.text and beneath else ""
+                cells.append(Text.assemble((cell.text, style), (line_end + beneath, "dim")))
             table.add_row(*cells)
         return table
 
@@ -123,51 +121,43 @@ def measured_columns(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -
     return {key: heading for key, heading in headings.items() if key in measured}
 
 
-def metrics_table(
-    rows: Mapping[str, Metrics], headings: Mapping[str, str], *, first: str = "", title: str = ""
-) -> Table:
+def metrics_table(rows: Mapping[str, Metrics], headings: Mapping[str, str], name_heading: str) -> Table:
     """A line for each row, a column for each metric that some row has.
 
     Args:
         rows: metrics by the name of the row.
         headings: of the metrics, by key.
-        first: heading of the names.
-        title: of the table.
+        name_heading: of the column with the names.
     """
     columns = measured_columns(rows, headings)
     lines: list[list[str | Cell]] = []
     for name, metrics in rows.items():
         lines.append([name, *(estimate_cell(metrics.get(key)) for key in columns)])
-    return Table([first, *columns.values()], lines, title)
+    return Table([name_heading, *columns.values()], lines)
 
 
-def groups_table(
-    groups: Sequence[GroupMetrics], headings: Mapping[str, str], *, first: str = "", title: str = ""
-) -> Table:
+def groups_table(groups: Sequence[GroupMetrics], headings: Mapping[str, str], name_heading: str) -> Table:
     """The metrics of each label, size or source, by its name with its number of reference boxes.
 
     Args:
         groups: of an evaluation.
         headings: of the metrics, by key.
-        first: heading of the names.
-        title: of the table.
+        name_heading: of the column with the names.
 
     Example:
-        >>> groups_table([GroupMetrics("mass", 12, {"f1": (0.5, 0.4, 0.6)})], {"f1": "F1"}).rows[0][0]
+        >>> groups_table([GroupMetrics("mass", 12, {"f1": (0.5, 0.4, 0.6)})], {"f1": "F1"}, "label").rows[0][0]
         'mass (12)'
     """
     rows = {f"{group.name} ({group.boxes})": group.metrics for group in groups}
-    return metrics_table(rows, headings, first=first, title=title)
+    return metrics_table(rows, headings, name_heading)
 
 
-def robustness_table(points: Sequence[RobustnessPoint], *, first: str = "", title: str = "") -> Table:
+def robustness_table(points: Sequence[RobustnessPoint]) -> Table:
     """The :data:`ROBUSTNESS_METRICS` of each change and strength, by a name for people; no rows without points.
 
     Args:
         points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
             in grey values.
-        first: heading of the names.
-        title: of the table.
 
     Example:
         >>> from grounding_rewards.metrics.intervals import Estimate
@@ -183,7 +173,7 @@ def robustness_table(points: Sequence[RobustnessPoint], *, first: str = "", titl
         else:
             name = f"{change}, strength {point.strength:g}" if point.strength else "the image as it is"
         rows[name] = {key: getattr(point, key) for key in ROBUSTNESS_METRICS}
-    return metrics_table(rows, ROBUSTNESS_METRICS, first=first, title=title)
+    return metrics_table(rows, ROBUSTNESS_METRICS, "change")
 
 
 #: The beginnings of the keys of each group of metrics, in the order of the table; a key belongs to the first that fits.
@@ -236,19 +226,14 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
     return Table(header, rows, title, note)
 
 
-def evaluation_table(evaluation: Evaluation, *, title: str = "") -> Table:
-    """A line for each metric, in groups; a column for each system, to fit on a journal's page.
-
-    Args:
-        evaluation: what was measured.
-        title: of the table.
-    """
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """A line for each metric, in groups; a column for each system, to fit on a journal's page."""
     systems = evaluation.systems
     rows: list[list[str | Cell]] = []
     for group, keys in group_metrics(measured_columns(systems, evaluation.headings)).items():
         rows.append([group])
         rows += [_metric_row(evaluation, key, systems) for key in keys]
-    return Table(["metric", *systems], rows, title)
+    return Table(["metric", *systems], rows)
 
 
 def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:

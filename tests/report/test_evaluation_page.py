@@ -228,8 +228,8 @@ def test_the_size_is_bounded(monkeypatch) -> None:
         content = base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))
         assert len(content) <= PICTURE_BYTES
         assert max(Image.open(io.BytesIO(content)).size) <= 512
-    assert set(range(30)) < set(data["places"])
-    assert {place for group in data["groups"] for place in group["images"]} < set(data["places"])
+    assert set(range(30)) < set(data["recorded"])
+    assert {place for group in data["groups"] for place in group["images"]} < set(data["recorded"])
     assert f"the table below lists {len(data['images'])} of them" in document
     assert all(len(one["text"]) + one["cut"] == 9000 for one in data["images"])
     assert sum(len(one["text"]) for one in data["images"]) <= 30 * 8000 // 30 + 160 * len(data["images"])

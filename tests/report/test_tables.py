@@ -9,11 +9,11 @@ ROWS = {
     "[red]": {"iou": (0.5, 0.4, 0.6), "label": (NAN, NAN, NAN)},
     "after − before": {"iou": (-0.02, -0.05, 0.01), "label": (NAN, NAN, NAN)},
 }
-TABLE = metrics_table(ROWS, {"iou": "mean <IoU>", "label": "right label"}, title="R4 on nih [/v2]")
+TABLE = metrics_table(ROWS, {"iou": "mean <IoU>", "label": "right label"}, "run")
 
 
 def test_unmeasured_columns_are_left_out_and_intervals_stand_beneath() -> None:
-    assert TABLE.header == ["", "mean <IoU>"]
+    assert TABLE.header == ["run", "mean <IoU>"]
     assert TABLE.rows[0][1] == Cell("0.500", "[0.400, 0.600]")
     assert TABLE.rows[1][1] == Cell("-0.020", "[-0.050, 0.010]")
 
@@ -27,4 +27,4 @@ def test_the_table_of_robustness_has_the_unchanged_image_once() -> None:
 
 def test_a_narrow_terminal_shows_the_first_columns() -> None:
     narrow = TABLE.first_columns(1)
-    assert (narrow.title, narrow.header, narrow.rows) == (TABLE.title, [""], [row[:1] for row in TABLE.rows])
+    assert (narrow.header, narrow.rows) == (["run"], [row[:1] for row in TABLE.rows])
