@@ -96,7 +96,7 @@ class Canvas:
         return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
 
     def add_lines(self, target: np.ndarray, lines: Sequence[Line]) -> None:
-        """Add lines with round ends to a map, one after another; a line adds once where its own pieces overlap."""
+        """Add lines with round ends to a map in place; a line adds once where its own pieces overlap."""
         for points, width, amount in lines:
             # Nothing is added outside this window, even if the soft edge would reach further.
             reach = width / 2 + self.spacing
@@ -105,7 +105,8 @@ class Canvas:
             # x and y of the start of each piece, and of its way to the end, `(pieces, 1, 1)`.
             x1, y1 = points[:-1].T[:, :, None, None]
             dx, dy = (points[1:] - points[:-1]).T[:, :, None, None]
-            # The distance of each pixel from each piece, of which the nearest counts.
+            # The distance of each pixel from each piece, of which the nearest counts: from the point of the piece that
+            # is nearest to the pixel, at this share of the way. A piece may be a point, without a way.
             x, y = self.x[:, columns] - x1, self.y[rows] - y1
             share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
             distance = np.hypot(x - share * dx, y - share * dy).min(axis=0)
@@ -113,9 +114,9 @@ class Canvas:
             target[rows, columns] += amount * shade
 
     def _pixels_near(self, values: Sequence[float], reach: float, pixels: int) -> slice:
-        """Of so many pixels of an axis, those that values and `reach` around them touch."""
-        first, stop = (min(values) - reach) / self.spacing, (max(values) + reach + self.spacing) / self.spacing
-        return slice(int(min(max(first, 0), pixels)), int(min(max(stop, 0), pixels)))
+        """The slice of an axis of so many pixels that the values, in millimetres, and `reach` around them touch."""
+        start, stop = (min(values) - reach) / self.spacing, (max(values) + reach + self.spacing) / self.spacing
+        return slice(int(min(max(start, 0), pixels)), int(min(max(stop, 0), pixels)))
 
 
 def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
@@ -193,8 +194,8 @@ class Lung:
         sides = np.minimum(canvas.x - x_min, x_max - canvas.x)
         return np.minimum(sides, np.minimum(self.floor(canvas.x) - canvas.y, canvas.y - self.top))
 
-    def place(self, across: float, down: float) -> tuple[float, float]:
-        """The point at these shares of the lung's width, from its smaller x, and of its height above the diaphragm."""
+    def point(self, across: float, down: float) -> tuple[float, float]:
+        """The x and y at these shares of the lung's width, from its smaller x, and of its height down to the dome."""
         y = self.top + down * (self.base - self.dome - self.top)
         x_min, x_max = self.edges(y)
         return float(x_min + across * (x_max - x_min)), y
@@ -229,6 +230,7 @@ class Anatomy:
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
     """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size in millimetres."""
+    # On a smaller image the chest is smaller, so that it fits.
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
     # Patients in bed breathe in less deeply, and their hearts look larger.
@@ -246,18 +248,20 @@ def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: floa
 
 
 def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
-    """Paint everything but the heart."""
+    """Paint everything but the heart onto the maps of the canvas, in millimetres around the midline and the apex."""
     from scipy.interpolate import PchipInterpolator
 
     rng = np.random.default_rng(anatomy.seed)
     for lung in anatomy.lungs:
         canvas.air = np.maximum(canvas.air, ramp(lung.inward(canvas), _EDGE))
     middle, top, base, half = anatomy.middle, anatomy.top, anatomy.base, anatomy.half_width
+    # The body from the neck over the shoulders to the hips, thinner towards its sides, and denser below the lungs.
     heights = np.array([top - 400, top - 55, top - 30, top - 5, top + 45, top + 115, base, base + 200])
     outline = PchipInterpolator(heights, [56, 58, 85, half + 28, half + 62, half + 34, half + 24, half + 30])(canvas.y)
     across = np.abs(canvas.x - middle) / outline
     canvas.tissue += 1.5 * np.clip(1.0 - 0.45 * across**3, 0.0, 1.0) * ramp((1.0 - across) * outline, 6.0)
     canvas.tissue += 0.3 * ramp(canvas.y - base + 10.0, 40.0) * (across < 1.0)
+    # The windpipe is full of air; the arch of the aorta displaces some, and the stomach below has a bubble.
     windpipe = Line(np.array([[middle, -20.0], [middle + 1.0, top + 62.0]]), width=17.0, amount=-0.30)
     canvas.add_lines(canvas.tissue, [*_spine(middle, base + 300.0, width=34.0), windpipe])
     canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=_EDGE)
@@ -273,8 +277,8 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
         if anatomy.breasts:
             chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
             canvas.tissue += 0.14 * chest
-    vessels = [line for lung in anatomy.lungs for line in _vessels(lung, rng, thinnest=canvas.spacing / 2)]
-    canvas.add_lines(canvas.vessels, vessels)
+    for lung in anatomy.lungs:
+        canvas.add_lines(canvas.vessels, _vessels(lung, rng, thinnest=canvas.spacing / 2))
 
 
 def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
@@ -306,8 +310,10 @@ def _ribs(lung: Lung) -> list[Line]:
     share = np.linspace(0.0, 1.0, 14)
     gap = (lung.base - lung.top) / 9.0
     starts = lung.top - 2.0 + np.arange(10) * gap
-    first_reach, second_reach = (np.abs(edge - lung.middle) for edge in lung.edges(starts + 10.0))
-    for number, (start, reach) in enumerate(zip(starts, np.maximum(first_reach, second_reach) + 5.0, strict=True)):
+    # Ribs end a little outside the outer edge of the lung, the one that is farther from the midline.
+    x_min, x_max = lung.edges(starts + 10.0)
+    reaches = np.maximum(np.abs(x_min - lung.middle), np.abs(x_max - lung.middle)) + 5.0
+    for number, (start, reach) in enumerate(zip(starts, reaches, strict=True)):
         x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
         back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
         ribs += [Line(back, width=10.0, amount=0.15), Line(back, width=5.5, amount=-0.05)]
@@ -333,12 +339,12 @@ def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[L
         shifts.append(rng.normal(0.0, (4.0, 14.0)))
         root_widths.append(rng.uniform(1.8, 4.5))
         bends.append(rng.normal(0.0, 0.22, 2 * _PARTS))
-    # The direction of each piece, which bends off the one before, and the points between them.
+    # The direction of each piece, which bends off the one before.
     angles = np.cumsum(np.column_stack([outward + np.array(turns), bends]), axis=1)[:, 1:]
     # The pieces of a straight vessel together reach 8/9 of this, so that it ends inside the lung.
     reach = 0.95 * lung.half_width
     steps = reach / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
-    roots = np.array(lung.place(0.95 if lung.side < 0 else 0.05, 0.55)) + np.array(shifts)
+    roots = np.array(lung.point(0.95 if lung.side < 0 else 0.05, 0.55)) + np.array(shifts)
     points = np.cumsum(np.concatenate([roots[:, None], steps], axis=1), axis=1)
     widths = np.cumprod(np.column_stack([root_widths, np.full((_VESSELS, _PARTS - 1), _THINNING)]), axis=1)
     lines = []

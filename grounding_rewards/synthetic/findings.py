@@ -80,7 +80,7 @@ def _in_lung(
 ) -> PlannedFinding:
     """A finding anywhere in a lung, with its width and height, and a word before its label in the phrase."""
     lung = _random_lung(rng, anatomy)
-    x, y = lung.place(float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.12, 0.9)))
+    x, y = lung.point(float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.12, 0.9)))
     phrase = f"{word} {label} in the {{zone}}".strip()
     return PlannedFinding(label, lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
@@ -114,7 +114,7 @@ def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFin
     """Draw the size, the place and the words of a linear atelectasis."""
     # NIH, 180 boxes: width 0.099, 0.167, 0.321.
     lung = _random_lung(rng, anatomy)
-    x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
+    x, y = lung.point(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
     size = _IMAGE * _draw_lognormal(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
     phrase = "linear atelectasis in the {zone}"
     return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
@@ -175,7 +175,7 @@ def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
 
 
 def _lobed_distance(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
-    """The distance from the middle of a body with an irregular outline, where it is 1; `(rows, columns)`."""
+    """The distance of each pixel from the middle of a finding, 1 on its irregular outline; `(rows, columns)`."""
     rng = np.random.default_rng(finding.seed)
     x, y = (canvas.x - finding.x) / (finding.width / 2), (canvas.y - finding.y) / (finding.height / 2)
     angle = np.arctan2(y, x)
@@ -186,7 +186,7 @@ def _lobed_distance(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np
 
 
 def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    """Paint a nodule or a mass, and return its mask; so do the next functions with their findings."""
+    """Paint a nodule or a mass, and return its mask."""
     radius = _lobed_distance(canvas, finding, 0.06)
     soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, 3.0)
     # The thickness of a ball, but not down to nothing, so that its edge is visible.
@@ -207,8 +207,8 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     # Patches have the same size in millimetres for every number of pixels.
     rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
-    places = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
-    patches = np.clip(0.65 + 1.6 * map_coordinates(grain, places, order=1), 0.25, 1.0)
+    grain_points = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
+    patches = np.clip(0.65 + 1.6 * map_coordinates(grain, grain_points, order=1), 0.25, 1.0)
     mask = extent * ramp(lung.inward(canvas), _EDGE)
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.8 * mask * patches
@@ -248,13 +248,13 @@ def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindin
     outer = canvas.x - x_min if finding.side < 0 else x_max - canvas.x
     # Distance of the collapsed lung's edge: it has sunk from the wall and the apex, less in lower parts.
     gap = np.minimum(outer - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
-    inside = ramp(lung.inward(canvas), _EDGE)
-    mask = ramp(-gap, 2.5) * inside * (canvas.y < finding.y + finding.height)
+    inside = ramp(lung.inward(canvas), _EDGE) * (canvas.y < finding.y + finding.height)
+    mask = ramp(-gap, 2.5) * inside
     visible = mask * canvas.air
     canvas.vessels *= 1.0 - mask
     canvas.air += 0.14 * visible
-    line = np.exp(-((gap / 1.2) ** 2)) * inside * (canvas.y < finding.y + finding.height)
-    canvas.tissue += 0.16 * line
+    # The edge of the collapsed lung is a thin white line.
+    canvas.tissue += 0.16 * np.exp(-((gap / 1.2) ** 2)) * inside
     return visible
 
 

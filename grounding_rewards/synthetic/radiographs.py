@@ -217,12 +217,14 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
 
     canvas = Canvas(plan.rows, plan.columns, plan.spacing)
     paint_anatomy(canvas, plan.anatomy)
+    # An enlarged heart is painted as a finding.
     if not any(finding.label == "cardiomegaly" for finding in plan.findings):
         paint_heart(canvas, plan.anatomy, plan.anatomy.heart_ratio)
-    image = exposed(canvas, plan.occluders)
+    exposure = exposed(canvas, plan.occluders)
     boxes, labels, phrases = [], [], []
     for finding in plan.findings:
-        box = visible_box(paint_finding(canvas, plan.anatomy, finding) * image)
+        box = visible_box(paint_finding(canvas, plan.anatomy, finding) * exposure)
+        # What lies in the black margin or behind another finding has no box.
         if box:
             _, y1, _, y2 = box
             boxes.append(box)
@@ -230,7 +232,8 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
             phrases.append(describe(plan.anatomy, finding, (y1 + y2) / 2 * plan.spacing))
     paint_occluders(canvas, plan.occluders)
     # Beer-Lambert: the rays that pass fall exponentially with the attenuation; images show them inverted.
-    grey = (1.0 - np.exp(-plan.gain * gaussian_filter(canvas.attenuation(), 0.5))) * image
+    grey = (1.0 - np.exp(-plan.gain * gaussian_filter(canvas.attenuation(), 0.5))) * exposure
+    # The brighter, the noisier; the exponent is the curve from exposure to grey.
     grain = np.random.default_rng(plan.seed).normal(0.0, plan.noise, grey.shape)
     grey = np.clip(grey + grain * np.sqrt(np.maximum(grey, 0.05)), 0.0, 1.0) ** 1.25
     return Radiograph(
@@ -284,7 +287,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
 
 
 def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
-    """A map `(rows, columns)` that is 1 where the image was exposed, and 0 in the black margins."""
+    """A map `(rows, columns)` that is 1 where the image was exposed, and 0 in the black margins, with a soft edge."""
     left_margin, top, right_margin, bottom = occluders.margins
     rows, columns = canvas.tissue.shape
     sides = np.minimum(canvas.x - left_margin, columns * canvas.spacing - right_margin - canvas.x)
@@ -359,7 +362,7 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     program = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
     program.append(repr(package_versions(("numpy", "scipy", "pillow"))).encode())
     version = hashlib.sha256(b"\0".join(program)).hexdigest()[:16]
-    images_drawn = Dataset.from_generator(
+    drawn_images = Dataset.from_generator(
         rows,
         features=Features(columns),
         # What is computed from the images is not kept beside them, where it would outlive the code that did it.
@@ -367,5 +370,6 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
         split=NamedSplit(split),
         fingerprint=f"{preset}-{split}-{n}-{seed}-{version}",
     )
-    prompted = images_drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
-    return prompted.select_columns(["prompt", *images_drawn.column_names])
+    prompted = drawn_images.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
+    # The prompt comes first.
+    return prompted.select_columns(["prompt", *drawn_images.column_names])
