@@ -160,12 +160,13 @@ def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: 
 
 def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Iterator[tuple[Measure, Jackknifed]]:
     """Yield every metric of a model on some sets, with its value."""
-    for on in sets:
-        images = model_predictions(study.sets[on], completions[on], study.box_format)
+    for name in sets:
+        images = model_predictions(study.sets[name], completions[name], study.box_format)
+        # Where no patient is known, each image counts as one.
         patients = patients_of(images) or range(len(images))
         for key, sums in metric_sums(images).items():
             bounds = SIGNED if key in ("image_dependence", "placing") else UNIT
-            yield Measure(key, on), jackknifed_ratio(sum_by_group(sums, patients), bounds)
+            yield Measure(key, name), jackknifed_ratio(sum_by_group(sums, patients), bounds)
 
 
 class Difference(NamedTuple):
@@ -214,8 +215,10 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
         error = float(np.std([unit.value for unit in units], ddof=1)) / math.sqrt(n)
         freedom = n - 1
     else:
+        # One unit says nothing about the spread over units.
         error, freedom = mean.standard_error, mean.units - 1
     if error < _ROUNDING:
+        # Equal units: no difference for certain, or one of which t would be endless.
         return Difference(value, value, value, 1.0 if abs(value) < _ROUNDING else math.nan, mean.estimate)
     if math.isinf(error):
         return Difference(value, math.nan, math.nan, math.nan, mean.estimate)
@@ -244,6 +247,7 @@ def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric
     partners = {(row.checkpoint, row.seed): row.metric for row in partner_rows}
     changes: list[tuple[ModelMetric, Jackknifed]] = []
     for row in rows:
+        # The row of an initial checkpoint has no seed.
         partner = partners.get((row.checkpoint, row.seed)) or partners.get((row.checkpoint, None))
         if partner is not None:
             changes.append((row, jackknifed_difference(partner, row.metric)))
@@ -385,15 +389,7 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             initial[row.start][row.measure].append(row)
         elif row.step == last_steps[ArmKey(row.start, row.arm)]:
             trained[ArmKey(row.start, row.arm)][row.measure].append(row)
-    differences: dict[ArmKey, _Differences] = {}
-    for key, rows_by_measure in trained.items():
-        partners = {START: initial[key.start]}
-        if key.arm != study.reference:
-            partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
-        differences[key] = {name: {} for name in partners}
-        for name, partner_rows in partners.items():
-            for measure, rows in rows_by_measure.items():
-                differences[key][name][measure] = compare_rows(rows, partner_rows[measure])
+    differences = {key: _differences(study, key, trained, initial[key.start]) for key in trained}
     adjusted = _holm_adjusted(study, differences)
     arms = []
     for key, runs in study.arms.items():
@@ -407,21 +403,43 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
             holm=adjusted[key],
         )
         arms.append(arm)
-    order = list(study.starts)
+    start_order = list(study.starts)
     starts = {}
     for start, rows_by_measure in initial.items():
         starts[start] = {measure: mean_of_rows(rows) for measure, rows in rows_by_measure.items()}
     patients = {}
-    for on, images in study.sets.items():
+    for name, images in study.sets.items():
         # An image without a patient counts as one.
-        patients[on] = len({patient_of(image) or number for number, image in enumerate(images)})
+        patients[name] = len({patient_of(image) or number for number, image in enumerate(images)})
     return StudyResult(
         study=study,
-        arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
+        arms=tuple(sorted(arms, key=lambda arm: (start_order.index(arm.key.start), arm.is_control))),
         starts=starts,
         patients=patients,
         table=table,
     )
+
+
+def _differences(
+    study: Study, key: ArmKey, trained: Mapping[ArmKey, _RowsByMeasure], initial: _RowsByMeasure
+) -> _Differences:
+    """The differences of an arm from its initial checkpoints and, unless it is the reference, from the reference arm.
+
+    Args:
+        study: that has the arm.
+        key: of the arm.
+        trained: by arm and metric the rows of trained models.
+        initial: by metric the rows of the initial checkpoints.
+    """
+    partners = {START: initial}
+    if key.arm != study.reference:
+        partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
+    differences: _Differences = {}
+    for name, partner_rows in partners.items():
+        differences[name] = {
+            measure: compare_rows(rows, partner_rows[measure]) for measure, rows in trained[key].items()
+        }
+    return differences
 
 
 def _holm_adjusted(

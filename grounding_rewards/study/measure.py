@@ -95,13 +95,16 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     sets = {entry["name"]: load_set(ImageSet(**entry)) for entry in job["sets"]}
     box_format = job["box_format"]
     if box_format is None and any("box_format" not in images.column_names for images in sets.values()):
-        box_format = box_format_for_model_type(load_later(job["checkpoints"][0])[0].model_type)
+        first_model, _ = load_later(job["checkpoints"][0])
+        box_format = box_format_for_model_type(first_model.model_type)
     reward = get_reward("R3", box_format=box_format)
     inputs: dict[str, tuple[Dataset, Sampling]] = {}
     measured = []
     for checkpoint in job["checkpoints"]:
         model, processor = load_model(checkpoint)
+        # All checkpoints of a job are of one model: the first processor prepares the images for all.
         if not inputs:
+            # A box format that is a mapping has no name for the column; the reward has it.
             format_name = box_format if isinstance(box_format, str) else None
             sized = {name: add_columns(images, processor, format_name) for name, images in sets.items()}
             _keep_references(Path(job["images"]), {name: references(images) for name, images in sized.items()})

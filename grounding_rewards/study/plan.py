@@ -31,8 +31,8 @@ GRPO, SFT = "train", "sft"
 _ARM_KEYS = ("starts", "control", SFT)
 # Options that the study itself decides.
 _STUDY_OPTIONS = (*("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit"),)
-# Settings on which neither the trained model nor its metrics depend.
-_FREE = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to", "model_name_or_path")
+# Options on which neither the trained model nor its metrics depend.
+_WITHOUT_EFFECT = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to", "model_name_or_path")
 # Options with which transformers accepts a configuration for GPUs on a machine without one.
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
 # A legal name of a file; two hyphens separate the parts of a run's name.
@@ -193,38 +193,38 @@ def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = N
         raise ValueError(f"{'the study' if isinstance(source, Mapping) else source}: {error}") from error
 
 
-def _resolve(entries: Any, elsewhere: bool) -> Plan:
-    """The plan from one whose fields still have the values of the YAML: check them, and list every run."""
+def _resolve(yaml_plan: Any, elsewhere: bool) -> Plan:
+    """The plan with all its runs, checked; in `yaml_plan` the fields still have the values of the YAML."""
     for key in ("sets", "starts", "arms"):
-        value = getattr(entries, key)
+        value = getattr(yaml_plan, key)
         is_mapping = isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values())
         _expect(is_mapping, f"names with a mapping each for {key}", value, "See configs/study/ for files.")
-    for name in (entries.name, *entries.sets, *entries.starts, *entries.arms):
+    for name in (yaml_plan.name, *yaml_plan.sets, *yaml_plan.starts, *yaml_plan.arms):
         is_name = _FILE_NAME.fullmatch(str(name)) is not None
         _expect(is_name, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
-    check_number("equivalence", entries.equivalence, SHARE)
-    check_number("checkpoints", entries.checkpoints, Interval(1))
-    check_number("batch_size", entries.batch_size, Interval(1))
-    check_word("reference", entries.reference, entries.arms)
-    seeds = _seeds(entries.seeds)
-    train = _settings(entries.train, entries)
+    check_number("equivalence", yaml_plan.equivalence, SHARE)
+    check_number("checkpoints", yaml_plan.checkpoints, Interval(1))
+    check_number("batch_size", yaml_plan.batch_size, Interval(1))
+    check_word("reference", yaml_plan.reference, yaml_plan.arms)
+    seeds = _seeds(yaml_plan.seeds)
+    train = _settings(yaml_plan.train, yaml_plan)
     steps = train.get("max_steps")
     _expect(
-        isinstance(steps, int) and steps > 0 and steps % entries.checkpoints == 0,
-        f"a multiple of checkpoints, {entries.checkpoints}, for max_steps in train",
+        isinstance(steps, int) and steps > 0 and steps % yaml_plan.checkpoints == 0,
+        f"a multiple of checkpoints, {yaml_plan.checkpoints}, for max_steps in train",
         steps,
         "Every run has this budget, and its checkpoints are measured at equal distances.",
     )
     starts: dict[str, InitialCheckpoint] = {}
-    for kind, start in entries.starts.items():
-        # A kind may be taught from an earlier one.
-        for checkpoint in list(_starts(kind, start, seeds, entries, starts)):
-            starts[checkpoint.name] = checkpoint
+    for kind, entry in yaml_plan.starts.items():
+        # A kind may be taught on from an earlier one.
+        earlier = list(starts.values())
+        starts |= {start.name: start for start in _starts(kind, entry, seeds, yaml_plan, earlier)}
     plan: Plan = replace(
-        entries,
-        primary=_primary(entries.primary, entries.sets, entries.starts),
+        yaml_plan,
+        primary=_primary(yaml_plan.primary, yaml_plan.sets, yaml_plan.starts),
         seeds=seeds,
-        sets=tuple(_image_set(name, image_set, entries.dataset) for name, image_set in entries.sets.items()),
+        sets=tuple(_image_set(name, entry, yaml_plan.dataset) for name, entry in yaml_plan.sets.items()),
         train=train,
         starts=starts,
     )
@@ -292,7 +292,7 @@ def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> Imag
 
 
 def _starts(
-    kind: str, entry: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Mapping[str, InitialCheckpoint]
+    kind: str, entry: Mapping[str, Any], seeds: Sequence[int], plan: Plan, earlier: Sequence[InitialCheckpoint]
 ) -> Iterator[InitialCheckpoint]:
     """Yield the initial checkpoints of a kind: one, or one for each of several seeds.
 
@@ -301,26 +301,26 @@ def _starts(
         entry: its mapping in the YAML.
         seeds: of the study.
         plan: with the values of the YAML.
-        earlier: the checkpoints of the kinds before it, by name.
+        earlier: the checkpoints of the kinds before it.
     """
-    number = entry.get("checkpoints")
-    sft = entry.get(SFT)
-    values = {key: value for key, value in entry.items() if key != "checkpoints"}
-    values = {SFT: None, **values, "name": kind, "kind": kind}
-    start = _from_mapping(InitialCheckpoint, values, "parent", place=f"start {kind}")
-    if sft is not None:
-        _refuse_options([key for key in sft if key != "seed"], f"start {kind}")
-        start = replace(start, sft=_drop_none({**_settings(sft, plan), "save_strategy": "no"}))
-    parents = [checkpoint.name for checkpoint in earlier.values() if checkpoint.kind == start.model]
-    _expect(not parents or sft is not None, f"sft for start {kind}", None, f"It is taught on from {start.model}.")
-    if number is None:
+    count = entry.get("checkpoints")
+    fields_of_start = {SFT: None, **entry, "name": kind, "kind": kind}
+    fields_of_start.pop("checkpoints", None)
+    start = _from_mapping(InitialCheckpoint, fields_of_start, "parent", place=f"start {kind}")
+    if start.sft is not None:
+        _refuse_options([key for key in start.sft if key != "seed"], f"start {kind}")
+        start = replace(start, sft=_drop_none({**_settings(start.sft, plan), "save_strategy": "no"}))
+    # A checkpoint is taught on from another where `model` names the kind of that.
+    parents = [checkpoint.name for checkpoint in earlier if checkpoint.kind == start.model]
+    _expect(not parents or start.sft is not None, f"sft for start {kind}", None, f"It is taught on from {start.model}.")
+    if count is None:
         yield replace(start, parent=parents[0] if parents else None)
         return
-    _expect(sft is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
-    check_number(f"checkpoints of start {kind}", number, Interval(2, len(seeds)))
+    _expect(start.sft is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
+    check_number(f"checkpoints of start {kind}", count, Interval(2, len(seeds)))
     advice = "Every checkpoint gets as many runs of an arm."
-    _expect(len(seeds) % number == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", number, advice)
-    for index, seed in enumerate(seeds[:number]):
+    _expect(len(seeds) % count == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", count, advice)
+    for index, seed in enumerate(seeds[:count]):
         parent = parents[index % len(parents)] if parents else None
         yield replace(start, name=f"{kind}.{seed}", sft={**(start.sft or {}), "seed": seed}, parent=parent)
 
@@ -344,26 +344,26 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
     sft = arm.get(SFT, {})
     _expect(isinstance(sft, Mapping), f"a mapping for sft in {place}", sft, "Write sft: {} for the options' defaults.")
     _refuse_options({**overrides, **sft}, place, (*_STUDY_OPTIONS, "max_steps"))
-    steps = plan.train["max_steps"]
+    grpo_steps = steps = plan.train["max_steps"]
     if kind == SFT:
         _expect(not overrides, f"nothing beside sft in {place}", list(overrides), "Write it into sft.")
         config = _settings(sft, plan)
         per_step = sequences_a_step(config, plan.processes)
-        budget = sequences_a_step(plan.train, plan.processes)
-        total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
+        sequences = grpo_steps * sequences_a_step(plan.train, plan.processes)
+        # A multiple of the checkpoints, which are measured at equal distances.
+        steps = round(sequences / per_step / plan.checkpoints) * plan.checkpoints
         advice = "Lower per_device_train_batch_size."
-        _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, advice)
+        _expect(steps > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, advice)
     else:
-        base = dict(plan.train)
+        inherited = dict(plan.train)
         if "reward" in overrides:
             # The parameters in `train` are those of its own reward.
-            base.pop("reward_kwargs", None)
-        config = {**base, **overrides}
-        total = steps
-    saving = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
+            inherited.pop("reward_kwargs", None)
+        config = {**inherited, **overrides}
+    saving = {"save_strategy": "steps", "save_steps": steps // plan.checkpoints}
     kinds = list(dict.fromkeys(start.kind for start in plan.starts.values()))
-    stated_kinds = arm.get("starts", kinds)
-    for start_kind in [stated_kinds] if isinstance(stated_kinds, str) else stated_kinds:
+    start_kinds = arm.get("starts", kinds)
+    for start_kind in [start_kinds] if isinstance(start_kinds, str) else start_kinds:
         check_word(f"starts of {place}", start_kind, kinds)
         checkpoints = [start.name for start in plan.starts.values() if start.kind == start_kind]
         yield Run(
@@ -373,8 +373,8 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
             seed=seed,
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
             kind=kind,
-            config=_drop_none({**config, "max_steps": total, "seed": seed, **saving}),
-            equivalent=steps / total,
+            config=_drop_none({**config, "max_steps": steps, "seed": seed, **saving}),
+            equivalent=grpo_steps / steps,
         )
 
 
@@ -416,7 +416,7 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
 def _settings(entry: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The options of a training: those of the file under `config`, overridden by the others of the mapping."""
     options = read_config(entry["config"]) if "config" in entry else {}
-    # The study decides what is saved, and where.
+    # The study decides what is saved, and where. A start that is taught once may have its seed in the file.
     options = {name: value for name, value in options.items() if name not in _STUDY_OPTIONS or name == "seed"}
     if plan.dataset is not None:
         options["dataset"] = plan.dataset
@@ -486,7 +486,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> settings_of({"reward": "R3", "output_dir": "runs/a"})
     {'reward': 'R3'}
     """
-    return {name: value for name, value in config.items() if name not in _FREE}
+    return {name: value for name, value in config.items() if name not in _WITHOUT_EFFECT}
 
 
 def fingerprint_of_start(start: InitialCheckpoint) -> str:
@@ -504,7 +504,8 @@ def fingerprint_of_run(plan: Plan, run: Run) -> str:
     It depends neither on other runs nor on the metrics, so that arms and seeds can be added.
     """
     sets = [vars(image_set) for image_set in plan.sets]
-    start, *parents = (fingerprint_of_start(plan.starts[name]) for name in reversed(plan.with_parents([run.start])))
+    parents_last = reversed(plan.with_parents([run.start]))
+    start, *parents = (fingerprint_of_start(plan.starts[name]) for name in parents_last)
     return fingerprint(run.kind, settings_of(run.config), start, sets, *parents)
 
 
@@ -526,16 +527,17 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
             expected = f"the {fixed_keys[key]} that the study in the folder was started with, {earlier.get(key)!r}"
             _expect(earlier.get(key) == resolved[key], expected, resolved[key], advice)
     for name in finished:
-        earlier_mark, mark = ({**content["runs"]}.get(name) for content in (earlier, resolved))
-        _expect(mark is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
-        if earlier_mark != mark:
+        earlier_digest, digest = earlier["runs"].get(name), resolved["runs"].get(name)
+        _expect(digest is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
+        if earlier_digest != digest:
             check_settings(name, _settings_of_arm(name, earlier), _settings_of_arm(name, resolved), advice)
-            check_settings(name, {"start": earlier_mark}, {"start": mark}, advice, digests=["start"])
+            # The settings are the same, so the initial checkpoint is another one, which only the digests tell.
+            check_settings(name, {"start": earlier_digest}, {"start": digest}, advice, digests=["start"])
     write_whole(folder.plan, yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 
 
 def _as_yaml(plan: Plan) -> dict[str, Any]:
-    """The content of study.yaml."""
+    """The content of study.yaml: what was declared, and a digest of each run, by which a change is noticed."""
     arms = {}
     for run in plan.runs:
         # The runs of an arm differ in their seed alone.

@@ -52,11 +52,11 @@ def write_report(
 
 def render_page(result: StudyResult) -> str:
     """The page of a study in HTML: what was compared, and its table of arms."""
-    summary, *missing = sentences(result)
+    summary, *caveats = sentences(result)
     return Page(
         title=f"Which reward? {result.study.name}",
         subtitle=summary,
-        opening=[missing] if missing else [],
+        opening=[caveats] if caveats else [],
         sections=[
             Section("Every arm", [arms_table(result)], ARMS_NOTE.format(margin=result.study.equivalence)),
         ],
@@ -66,25 +66,25 @@ def render_page(result: StudyResult) -> str:
 
 
 def sentences(result: StudyResult) -> list[str]:
-    """What was compared, and the runs that are missing or left out, if there are any."""
+    """A sentence about what was compared; then one each about the runs that are missing, and left out, if any are."""
     study = result.study
-    names = " and ".join(f"{METRICS[measure.metric].heading} on the set {measure.on}" for measure in study.primary)
-    on = study.primary[0].on
+    metrics = " and ".join(f"{METRICS[measure.metric].heading} on the set {measure.on}" for measure in study.primary)
+    main_set = study.primary[0].on
     runs = counted(sum(map(len, study.arms.values())), "run")
-    images = counted(len(study.sets[on]), "image")
-    patients = counted(result.patients[on], "patient")
+    images = counted(len(study.sets[main_set]), "image")
+    patients = counted(result.patients[main_set], "patient")
     lines = [
-        f"{runs} of {counted(len(result.arms), 'arm')}; declared before them: {names} ({images} of {patients}, none "
+        f"{runs} of {counted(len(result.arms), 'arm')}; declared before them: {metrics} ({images} of {patients}, none "
         f"trained on), each arm against {study.reference}, p adjusted by Holm for "
         f"{counted(result.family, 'comparison')}."
     ]
     if study.missing:
         lines.append(f"Not there yet, {counted(len(study.missing), 'run')}: {', '.join(study.missing)}.")
     if study.left_out:
-        arms = counted(len(study.left_out), "arm")
-        runs = counted(sum(study.left_out.values()), "run")
+        left_out_arms = counted(len(study.left_out), "arm")
+        left_out_runs = counted(sum(study.left_out.values()), "run")
         names = ", ".join(f"{key.arm} from {key.start}" for key in study.left_out)
-        lines.append(f"Left out, {arms} of too few runs, {runs} in all: {names}.")
+        lines.append(f"Left out, {left_out_arms} of too few runs, {left_out_runs} in all: {names}.")
     return lines
 
 

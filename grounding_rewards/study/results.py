@@ -189,10 +189,15 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     plan = read_yaml(folder.plan)
     sets = {}
     for name, rows in read_json(folder.images)["sets"].items():
-        # The column of patients has another name there than in datasets.
+        # Rewards and metrics know the column of patients by the name that it has in datasets.
         sets[name] = tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
     declared = []
     for primary in plan["declared"]["primary"]:
+        if not sets.get(primary["set"]):
+            raise ValueError(
+                f"Expected images of the set {primary['set']!r}, which decides, in {str(folder.images)!r}, got none. "
+                "Copy the file from where the study ran."
+            )
         declared.append(Primary(Measure(primary["metric"], primary["set"]), primary.get("start")))
     kind_of_start = {name: start["kind"] for name, start in plan["starts"].items()}
     runs_of_arm: dict[ArmKey, list[StudyRun]] = {}
@@ -209,10 +214,12 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     _check_reference(arms, plan["declared"]["reference"], fewest, root)
     starts: dict[str, dict[str, Completions]] = {}
     for key, runs in arms.items():
-        # Runs of several seeds begin from one checkpoint, which is read once.
-        for start in dict.fromkeys(run.start for run in runs):
-            path = folder.start(start)
-            starts.setdefault(key.start, {}).setdefault(start, _read_completions(read_json(path), sets, path))
+        of_kind = starts.setdefault(key.start, {})
+        for run in runs:
+            # Many runs begin from one checkpoint, which is read once.
+            if run.start not in of_kind:
+                path = folder.start(run.start)
+                of_kind[run.start] = _read_completions(read_json(path), sets, path)
     return Study(
         name=plan["name"],
         declared=tuple(declared),

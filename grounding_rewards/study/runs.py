@@ -132,10 +132,16 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
         config = {**start.sft, "model_name_or_path": model, "output_dir": str(training)}
         _train(plan, SFT, config, log)
     measured = _measure(plan, folder, training, [_weights(plan, folder, start.name)], {}, log)
-    content = {"schema": SCHEMA, "study": plan.name, "start": start.name}
-    content["fingerprint"] = fingerprint_of_start(start)
-    content |= {"box_format": measured["box_format"], "step": 0}
-    write_json(folder.start(start.name), {**content, **measured["checkpoints"][0]})
+    content = {
+        "schema": SCHEMA,
+        "study": plan.name,
+        "start": start.name,
+        "fingerprint": fingerprint_of_start(start),
+        "box_format": measured["box_format"],
+        "step": 0,
+        **measured["checkpoints"][0],
+    }
+    write_json(folder.start(start.name), content)
 
 
 def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
@@ -188,12 +194,12 @@ def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -
     """
     training = Path(config["output_dir"])
     config_file, marker = training / _CONFIG, training / _TRAINED
-    before = read_yaml(config_file) if config_file.is_file() else config
-    check_settings(training, before, config, "Give the same again, or remove the folder.")
+    if config_file.is_file():
+        check_settings(training, read_yaml(config_file), config, "Give the same again, or remove the folder.")
     if marker.is_file():
         return
     if not any(training.glob("checkpoint-*")):
-        # Killed while it saved the model, without a checkpoint, it begins again, which it would refuse beside a model.
+        # Without a checkpoint it begins anew, which `train` refuses beside a model: one that a killed training left.
         shutil.rmtree(training / CHECKPOINT, ignore_errors=True)
     write_whole(config_file, yaml.safe_dump(dict(config)))
     words = ["-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(plan.accelerate)]

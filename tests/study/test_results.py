@@ -4,7 +4,7 @@ import pytest
 
 from grounding_rewards.study.analysis import START, analyse
 from grounding_rewards.study.results import ArmKey, read_json, read_study, write_json
-from tests.study.fake_studies import ARMS, write_study
+from tests.study.fake_studies import ARMS, write, write_study
 
 R1, R3 = "strong--R1--seed0.json.gz", "strong--R3--seed0.json.gz"
 EMPTY = {"step": 1, "sets": {}}
@@ -45,6 +45,8 @@ def test_a_search_may_have_one_run_of_an_arm(folder):
         (lambda f: (f / "study.yaml").unlink(), "Expected the folder of a study, with study.yaml"),
         (lambda f: (f / "images.json").unlink(), "Expected a file of the study in .*images.json"),
         (lambda f: (f / "images.json").write_text("{"), "Expected a file of the study in .*images.json"),
+        (lambda f: write(f / "images.json", {"sets": {"test": []}}), "Expected images of the set 'test', .* got none"),
+        (lambda f: write(f / "images.json", {"sets": {}}), "Expected images of the set 'test', .* got none"),
         (lambda f: (f / "starts" / "strong.json.gz").unlink(), "Expected a file of the study in .*strong.json"),
         (lambda f: [p.unlink() for p in (f / "results").iterdir()], "Expected 2 finished runs of the reference arm"),
         (lambda f: change(f / "results" / R1, schema=9), "with schema 1 .* with schema 9"),
