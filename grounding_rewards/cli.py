@@ -175,6 +175,9 @@ def _sentence(error: CycloptsError) -> str:
 
     option = error.argument.name if error.argument is not None else ""
     if isinstance(error, MissingArgumentError):
+        if error.tokens_so_far:
+            # Of the options only --window takes several values without being repeatable.
+            return f"Expected two numbers for {option}, got {' '.join(error.tokens_so_far)!r}. Write {option} 1 200."
         return f"Expected {option}, got none."
     if isinstance(error, ValidationError) and error.argument is not None:
         # A check of the package names its own parameter, which on the command line is an option.

@@ -82,12 +82,15 @@ def test_wrong_arguments_are_named(tmp_path, words, message):
         prepare(*words, "--out", tmp_path / "out")
 
 
-def test_an_unknown_dataset_is_named_before_options_that_are_missing(capsys):
+def test_what_the_parser_refuses_is_named_an_unknown_dataset_first(capsys):
     assert main(["prepare", "vindr"]) == 2
     message = "Expected a known word for DATASET, got 'vindr'. Use one of: "
     assert message in capsys.readouterr().err
     assert main(["prepare", "vindr-cxr"]) == 2
     assert "Expected --root, got none." in capsys.readouterr().err
+    # An older spelling of two numbers.
+    assert main(["prepare", "coco", "--root", "x", "--out", "y", "--box-format", "qwen3-vl", "--window", "1,200"]) == 2
+    assert "Expected two numbers for --window, got '1,200'. Write --window 1 200." in capsys.readouterr().err
 
 
 def test_ctrl_c(monkeypatch, capsys):
