@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from cyclopts import Parameter
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
+    from grounding_rewards.logs.join import ImageAnswers
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -97,14 +98,31 @@ class EvaluateOptions(AnswerOptions):
     robustness_images: Annotated[int, in_range(1)] = 100
 
 
+class _Subject(NamedTuple):
+    """What is evaluated, a model or a log.
+
+    name: of the model or the log, for tables.
+    answers: to each image, with the number of its row in `images`.
+    images: of the dataset; None for a log without one.
+    reward: that reads the answers.
+    facts: on the page about the model or the log.
+    robustness: metrics of a model on changed images.
+    """
+
+    name: str
+    answers: ImageAnswers
+    images: Dataset | None
+    reward: GroundingReward
+    facts: dict[str, Any]
+    robustness: tuple[RobustnessPoint, ...] = ()
+
+
 def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables.
 
     Args:
         log: files or folders with completions; also as --completions
     """
-    from grounding_rewards.logs.join import ImageAnswers
-
     if log:
         options.completions = [*log, *options.completions]
     options.check_subject(options.completions)
@@ -113,41 +131,31 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         evaluation_page.check_evaluation_folder(options.out, command)
     reward = options.judge(options.reward)
     # Refuses wrong values now, not after hours of generation.
-    iou = tuple(dict.fromkeys(options.iou))
-    measures = Measures(reward.name, options.label_matching, iou, options.seed)
+    measures = Measures(reward.name, options.label_matching, tuple(dict.fromkeys(options.iou)), options.seed)
     images = options.images(options.split, options.max_images)
-    training = _training_images(options)
-    robustness: list[RobustnessPoint] = []
+    training_images = _training_images(options)
     if options.model is not None and images is not None:
-        asked_model = _prepare_model(options, images, reward)
-        texts = _ask_model(options, asked_model)
-        name = model_name(options.model)
-        reward, images = asked_model.reward, asked_model.dataset
-        answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(images.num_rows)))
-        facts = _facts_of_model(options, asked_model)
-        if options.robustness:
-            robustness, facts["robustness"] = _change_images(options, asked_model)
+        subject = _ask_model(options, options.model, images, reward)
     else:
-        answers = options.read_log(options.completions, reward, images, label_matching=options.label_matching)
-        name = system_name(options.completions[0]) if len(options.completions) == 1 else "completions"
-        facts = {"completions": ", ".join(path.name for path in options.completions)}
+        subject = _read_log(options, images, reward)
+    reward, rows = subject.reward, subject.answers.rows
     with stage_progress("reading the answers") as on_progress:
-        predictions = read_predictions(answers.rows, answers.texts, reward)
-        for note in (*answers.notes, *answer_notes(predictions)):
+        predictions = read_predictions(rows, subject.answers.texts, reward)
+        for note in (*subject.answers.notes, *answer_notes(predictions)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
-        systems = {name: predictions, **baseline_systems(answers.rows, training, reward)}
+        systems = {subject.name: predictions, **baseline_systems(rows, training_images, reward)}
         on_progress("measuring")
         evaluation = evaluate(systems, measures)
-        facts = {**facts, **_facts(options, reward, answers.rows), **evaluation.facts}
-        evaluation = replace(evaluation, robustness=tuple(robustness), facts=facts, command=command)
+        facts = {**subject.facts, **_facts(options, reward, rows), **evaluation.facts}
+        evaluation = replace(evaluation, robustness=subject.robustness, facts=facts, command=command)
         on_progress("drawing")
         page = evaluation_page.EvaluationPage(
-            title=name if options.dataset is None else f"{name} on {Path(options.dataset).name}",
-            subtitle=evaluation_page.evaluated_images(evaluation.facts),
+            title=subject.name if options.dataset is None else f"{subject.name} on {Path(options.dataset).name}",
+            subtitle=evaluation_page.evaluated_images(facts),
             evaluation=evaluation,
             reward=reward.name,
-            load_image=_image_loader(answers.numbers, images),
+            load_image=_image_loader(subject),
             reference=systems[REFERENCE],
         )
         # Plots and page need memory; the other systems are not shown image by image.
@@ -157,10 +165,11 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     return 0
 
 
-def _image_loader(numbers: Sequence[int], images: Dataset | None) -> Callable[[int], Image | None]:
+def _image_loader(subject: _Subject) -> Callable[[int], Image | None]:
     """A function that opens the image of the k-th answer from the dataset; without one there are no images."""
     from grounding_rewards.data.dataset_columns import load_dataset_image
 
+    images, numbers = subject.images, subject.answers.numbers
     return lambda k: None if images is None else load_dataset_image(images, numbers[k])
 
 
@@ -177,8 +186,18 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
     return None if images is None else light_rows(images)
 
 
-def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> AskedModel:
-    """The model, ready to be asked; make the folder of the evaluation."""
+def _read_log(options: EvaluateOptions, images: Dataset | None, reward: GroundingReward) -> _Subject:
+    """The log that is evaluated, with its answers."""
+    logs = options.completions
+    answers = options.read_log(logs, reward, images, label_matching=options.label_matching)
+    name = system_name(logs[0]) if len(logs) == 1 else "completions"
+    return _Subject(name, answers, images, reward, {"completions": ", ".join(path.name for path in logs)})
+
+
+def _ask_model(options: EvaluateOptions, model: str, images: Dataset, reward: GroundingReward) -> _Subject:
+    """The model that is evaluated, with its answers, which it writes into the folder of the evaluation."""
+    from grounding_rewards.logs.join import ImageAnswers
+
     if options.robustness and options.backend == "vllm":
         raise ValueError(
             "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
@@ -188,30 +207,26 @@ def _prepare_model(options: EvaluateOptions, images: Dataset, reward: GroundingR
     backend = "transformers" if options.robustness else options.backend
     asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
     options.out.mkdir(parents=True, exist_ok=True)
-    return asked_model
-
-
-def _ask_model(options: EvaluateOptions, asked_model: AskedModel) -> list[list[str]]:
-    """The answers of the model to each image, the greedy one first."""
-    texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
-    if options.samples:
-        sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
-        samples = options.ask(asked_model, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
-        texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
-    return texts
-
-
-def _facts_of_model(options: EvaluateOptions, asked_model: AskedModel) -> dict[str, Any]:
-    """The facts on the page about a model: its name, the size of images, the decoding."""
+    overwrite = options.overwrite
+    texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=overwrite)
     decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.model.backend}"
     if options.samples:
+        sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": overwrite}
+        samples = options.ask(asked_model, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
+        # The greedy answer comes first: it is the one that is judged.
+        texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
     size = asked_model.image_size.removeprefix("Image size: ").rstrip(".")
-    return {"model": options.model, "image size": size, "decoding": decoding}
+    facts: dict[str, Any] = {"model": model, "image size": size, "decoding": decoding}
+    points: list[RobustnessPoint] = []
+    if options.robustness:
+        points, facts["robustness"] = _measure_robustness(options, asked_model)
+    answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(len(texts))))
+    return _Subject(model_name(model), answers, asked_model.dataset, asked_model.reward, facts, tuple(points))
 
 
-def _change_images(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[RobustnessPoint], str]:
-    """The metrics of the model on changed images, and the images in words."""
+def _measure_robustness(options: EvaluateOptions, asked_model: AskedModel) -> tuple[list[RobustnessPoint], str]:
+    """The metrics of the model on changed images, and which images were changed, in words."""
     from grounding_rewards.models.robustness import robustness
 
     images = asked_model.fitted_images
