@@ -133,11 +133,11 @@ def plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def stage_progress(first: str = "") -> Iterator[Callable[..., None]]:
+def stage_progress(first_stage: str = "") -> Iterator[Callable[..., None]]:
     """A context with a progress bar on the standard error, if that is a terminal.
 
     Args:
-        first: the first stage of the work, in words.
+        first_stage: of the work, in words.
 
     Returns:
         A function ``on_progress(stage, count, total)``; the total is None if it is not known.
@@ -158,7 +158,7 @@ def stage_progress(first: str = "") -> Iterator[Callable[..., None]]:
         speed_estimate_period=_SPEED_PERIOD,
         disable=not console.is_terminal,
     ) as bar:
-        task = bar.add_task(first, total=None)
+        task = bar.add_task(first_stage, total=None)
 
         def on_progress(stage: str, count: int = 0, total: int | None = None) -> None:
             """Show the stage and its count."""
@@ -185,7 +185,8 @@ def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterat
         >>> list(track("counting", [1, 2]))
         [1, 2]
     """
-    total = len(items) if total is None and isinstance(items, Sized) else total
+    if total is None and isinstance(items, Sized):
+        total = len(items)
     with stage_progress() as on_progress:
         for count, item in enumerate(items):
             on_progress(title, count, total)

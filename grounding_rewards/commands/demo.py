@@ -62,7 +62,6 @@ def run(
     """
     from grounding_rewards.common.config_files import find_shipped, read_config
     from grounding_rewards.logs.run_log import CHECKPOINT
-    from grounding_rewards.rewards.registry import spread_kwargs
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     if smoke:
@@ -76,16 +75,7 @@ def run(
     arguments, training, model = parse_grpo_arguments(training_words)
     if len(arguments.reward) != 1:
         raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
-    [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
-    evaluation_words = [
-        *("--dataset", arguments.dataset, "--split", "test", "--train-split", arguments.train_split),
-        *("--max-images", max_images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
-        *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
-        *("--max-new-tokens", training.max_completion_length),
-    ]
-    box_format = arguments.box_format
-    if box_format is not None:
-        evaluation_words += ["--box-format", box_format if isinstance(box_format, str) else json.dumps(box_format)]
+    evaluation_words = _evaluation_words(arguments, training, max_images, samples)
     try:
         if warm_start is not None:
             say(f"demo: supervised warm start with {warm_start}", error=True)
@@ -106,6 +96,30 @@ def run(
         # The command has printed the reason.
         return error.returncode
     return 0
+
+
+def _evaluation_words(arguments: Any, training: Any, max_images: int, samples: int) -> list[object]:
+    """The options of both evaluations: the images, the reward and the decoding of the training that is between them.
+
+    Args:
+        arguments: our options of the training.
+        training: TRL's options of the training.
+        max_images: the first so many of the images.
+        samples: sampled answers per image.
+    """
+    from grounding_rewards.rewards.registry import spread_kwargs
+
+    [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
+    words = [
+        *("--dataset", arguments.dataset, "--split", "test", "--train-split", arguments.train_split),
+        *("--max-images", max_images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
+        *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
+        *("--max-new-tokens", training.max_completion_length),
+    ]
+    box_format = arguments.box_format
+    if box_format is not None:
+        words += ["--box-format", box_format if isinstance(box_format, str) else json.dumps(box_format)]
+    return words
 
 
 def _evaluate(checkpoint: str | Path, out: Path, words: Sequence[object]) -> None:

@@ -80,28 +80,26 @@ def print_inspection(inspection: Inspection, console: Any) -> None:
 
     n = len(inspection.texts)
     console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
-    statuses: list[list[str | Cell]] = [
-        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
-        for status, count in inspection.statuses.items()
-    ]
+    rows: list[list[str | Cell]] = []
+    for status, count in inspection.statuses.items():
+        rows.append([status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")])
     headings: list[str | Cell] = ["status", "completions", "share", Cell("example", kind="words")]
-    console.print(Table(headings, statuses).rich(unbroken=range(3)))
+    console.print(Table(headings, rows).rich(unbroken=range(3)))
     if inspection.reasons:
-        reasons: list[list[str | Cell]] = [
-            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
-            for reason, count in inspection.reasons.items()
-        ]
-        console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], reasons).rich())
-    metrics = {
+        rows = []
+        for reason, count in inspection.reasons.items():
+            rows.append([reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")])
+        console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], rows).rich())
+    box_facts = {
         "per completion, mean": f"{inspection.boxes / n:.2f}",
         "per completion, most": str(inspection.most_boxes),
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
     # Of a format that reads the whole text nobody has looked for thinking.
     if any(count for state, count in inspection.thinking.items() if state != "none"):
-        metrics["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
-        metrics["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
-    console.print(Table(["boxes", ""], list(metrics.items())).rich())
+        box_facts["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
+        box_facts["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
+    console.print(Table(["boxes", ""], list(box_facts.items())).rich())
     for name, check in inspection.space_checks.items():
         console.print(Text(f"{name}: {check.message}", style="bold red" if check.likely else ""))
     if inspection.thinking_suspicion is not None:

@@ -163,29 +163,26 @@ class AnswerOptions:
         else:
             subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
         for field in fields(self):
-            option = f"--{field.name.replace('_', '-')}"
-            is_given = getattr(self, field.name) != field.default
-            if is_given and field.name in useless_options:
-                raise ValueError(
-                    f"Expected {other_subject} for {option}, got {subject}. Leave it out: it has no effect."
-                )
+            if getattr(self, field.name) == field.default:
+                continue
+            name = f"--{field.name.replace('_', '-')}"
+            if field.name in useless_options:
+                raise ValueError(f"Expected {other_subject} for {name}, got {subject}. Leave it out: it has no effect.")
             needed = self.needed_options.get(field.name)
-            if is_given and needed and not getattr(self, needed):
-                raise ValueError(
-                    f"Expected --{needed} beside {option}, got none. Leave {option} out: it has no effect."
-                )
+            if needed and not getattr(self, needed):
+                raise ValueError(f"Expected --{needed} beside {name}, got none. Leave {name} out: it has no effect.")
         # Refuses what is not there before the images are loaded, which takes longer.
         log_files(logs)
 
     def words(self, hidden: Sequence[str] = ()) -> str:
         """The options that differ from their defaults, as they are typed, except the hidden ones."""
         words = []
-        for option in fields(self):
-            value: Any = getattr(self, option.name)
-            default = None if option.default is MISSING else option.default
-            if option.name in hidden or value == default:
+        for field in fields(self):
+            value: Any = getattr(self, field.name)
+            default = None if field.default is MISSING else field.default
+            if field.name in hidden or value == default:
                 continue
-            words.append(f"--{option.name.replace('_', '-')}")
+            words.append(f"--{field.name.replace('_', '-')}")
             # A switch has no value.
             if value is not True:
                 values = value if isinstance(value, list | tuple) else [value]
@@ -348,20 +345,22 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
         reward = look_up(name)
-        is_function = functions and name not in REGISTRY and takes_completions(reward)
         # A grounding reward takes completions too, but has parameters and a box format.
-        if not is_function or isinstance(reward, GroundingReward):
-            reward = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=key))
-        elif parameters:
-            raise ValueError(
-                f"Expected no parameters for the function `{name}`, got {text}. Set them where it is defined."
-            )
-        rewards[key] = reward
+        is_function = takes_completions(reward) and not isinstance(reward, GroundingReward)
+        if functions and is_function and name not in REGISTRY:
+            if parameters:
+                raise ValueError(
+                    f"Expected no parameters for the function `{name}`, got {text}. Set them where it is defined."
+                )
+            rewards[key] = reward
+        else:
+            grounding_reward = get_reward(name, **{"box_format": box_format, **parameters})
+            rewards[key] = final_reward(replace(grounding_reward, name=key))
     return rewards
 
 
 def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
-    """Read the parameters behind the colon of a reward, as JSON or as name=value,…"""
+    """Read the parameters behind the colon of a reward, in JSON or as name=value,…; returns them by name."""
     if text.startswith("{"):
         return object_from_option(f"the reward {name!r}", text, 'R3:{"iou_threshold": 0.3}')
     parameters = {}

@@ -34,8 +34,7 @@ then:
 options of sources, for --option, are on the page of datasets (docs/datasets.md)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -115,9 +114,9 @@ class PrepareOptions:
 
     def settings(self, dataset: str) -> PrepareSettings:
         """The options that decide the content of the folder, parsed from the texts of the command line."""
-        values: dict[str, Any] = {}
-        for setting in fields(PrepareSettings):
-            values[setting.name] = getattr(self, setting.name, None)
+        names = [setting.name for setting in fields(PrepareSettings)]
+        # Settings of the names of options have their values, unless their text has to be parsed.
+        values: dict[str, Any] = {name: getattr(self, name) for name in names if hasattr(self, name)}
         values |= {
             "dataset": dataset,
             "split": None if self.split is None else split_name(self.split),
@@ -169,20 +168,15 @@ def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, optio
     return 0
 
 
-@contextmanager
-def read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
-    """A context in which a ValueError becomes one that says how the text of an option is written."""
-    try:
-        yield
-    except ValueError:
-        raise ValueError(f"Expected {form} for {option}, got {text!r}. Write {example}.") from None
-
-
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
     """Read NAME=SHARE,… into names and shares."""
-    with read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
-        parts = [part.split("=") for part in text.split(",")]
+    parts = [part.split("=") for part in text.split(",")]
+    try:
         return tuple((name.strip(), float(share)) for name, share in parts)
+    except ValueError:
+        raise ValueError(
+            f"Expected NAME=SHARE,… for --split-shares, got {text!r}. Write train=0.8,validation=0.1,test=0.1."
+        ) from None
 
 
 def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from grounding_rewards.commands.options import BadRows, option
-from grounding_rewards.commands.prepare import print_summary, read_as
+from grounding_rewards.commands.prepare import print_summary
 from grounding_rewards.prepare.mix import Part, mix_folders
 
 
@@ -42,5 +42,9 @@ def _part(text: str) -> Part:
     folder, equals, weight = text.rpartition("=")
     if not equals or Path(text).is_dir():
         return Part(Path(text))
-    with read_as("prepare-mix", "FOLDER or FOLDER=WEIGHT", text, "data/vindr=2, for example"):
+    try:
         return Part(Path(folder), float(weight))
+    except ValueError:
+        raise ValueError(
+            f"Expected FOLDER or FOLDER=WEIGHT for prepare-mix, got {text!r}. Write data/vindr=2, for example."
+        ) from None

@@ -95,20 +95,19 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     """
     options = options or SignalOptions()
     options.check_subject(log)
-    reward, run_parameters = options.reward, None
-    if reward is None:
+    name, run_parameters = options.reward, None
+    if name is None:
         reward_of_run = trained_reward(log[0]) if log else None
-        reward, run_parameters = reward_of_run or ("R4", None)
-    judge = options.judge(reward, run_parameters)
+        name, run_parameters = reward_of_run or ("R4", None)
+    judge = options.judge(name, run_parameters)
     max_images = options.max_images
     if options.model is not None and max_images is None:
         max_images = _IMAGES_TO_ASK_ABOUT
     images = options.images(options.split, max_images)
     if options.model is not None and images is not None:
-        asked_model = _prepare_model(options, images, judge)
-        texts = _ask(options, asked_model)
-        rows = asked_model.rows
-        judge = asked_model.reward
+        asked_model, texts = _ask_model(options, images, judge)
+        # This reward has the model's box format if `judge` has none.
+        rows, judge = asked_model.rows, asked_model.reward
     else:
         answers = options.read_log(log, judge, images, in_groups=True, group_size=options.group_size)
         rows, texts = answers.rows, answers.texts
@@ -121,20 +120,16 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     return int(options.strict and (bool(report.misreading) or report.configured.no_spread.value > ENOUGH))
 
 
-def _prepare_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> AskedModel:
-    """The model, ready to be asked."""
+def _ask_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> tuple[AskedModel, list[list[str]]]:
+    """The model and its sampled answers to each image, those in the folder of `--keep` if they are there."""
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
-    return options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
-
-
-def _ask(options: SignalOptions, asked_model: AskedModel) -> list[list[str]]:
-    """The sampled answers of the model to each image, from the folder of `--keep` if they are there."""
+    asked_model = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
     with tempfile.TemporaryDirectory() as temporary_folder:
         folder = options.keep or Path(temporary_folder)
         folder.mkdir(parents=True, exist_ok=True)
         title = f"{options.samples} samples at temperature {options.temperature:g}"
         sampling = {"samples": options.samples, "temperature": options.temperature}
-        return options.ask(asked_model, folder / "samples.jsonl", title, **sampling)
+        return asked_model, options.ask(asked_model, folder / "samples.jsonl", title, **sampling)
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:

@@ -71,7 +71,7 @@ def run(
     """
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.results import Folder
-    from grounding_rewards.study.runs import make_runs, missing_runs
+    from grounding_rewards.study.runs import missing_runs
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
@@ -93,31 +93,42 @@ def run(
             f"Expected the initial checkpoint {runs[0].start} in {str(out)!r} for --index, got none. Make all of them "
             "first, with --starts-only: jobs of an array would each make their own."
         )
-    names = [run.name for run in missing_runs(runs, folder)]
-    if len(names) < len(runs):
-        say(f"{len(runs) - len(names)} of {counted(len(runs), 'run')} finished before")
+    if not _make_runs(plan, folder, runs, jobs):
+        return 1
+    # A job of an array is a part of a study; only a finished study is reported.
+    if index is None and not missing_runs(plan.runs, folder):
+        _report(out)
+    return 0
+
+
+def _make_runs(plan: Plan, folder: Folder, runs: Sequence[Run], jobs: int) -> bool:
+    """Make the missing ones of some runs, without any all initial checkpoints, and say how each ended.
+
+    Returns:
+        Whether none failed.
+    """
+    from grounding_rewards.study.runs import make_runs, missing_runs
+
+    missing = [run.name for run in missing_runs(runs, folder)]
+    if len(missing) < len(runs):
+        say(f"{len(runs) - len(missing)} of {counted(len(runs), 'run')} finished before")
     ended: list[str] = []
 
     def end(name: str, error: str, seconds: float) -> None:
-        """Count a run that has ended, and say how; initial checkpoints are not runs."""
-        if name in names:
+        """Count a run that has ended, and say how; initial checkpoints are not counted as runs."""
+        if name in missing:
             ended.append(name)
         outcome = "failed" if error else "finished"
-        say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(names)})", error=True)
+        say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(missing)})", error=True)
 
     errors = make_runs(plan, folder, runs, jobs=jobs, on_end=end)
-    made = counted(len(plan.starts), "initial checkpoint") if starts_only else counted(len(runs), "run")
-    say(f"{made}: {len(errors)} failed")
+    goal = counted(len(runs), "run") if runs else counted(len(plan.starts), "initial checkpoint")
+    say(f"{goal}: {len(errors)} failed")
     # All runs from a checkpoint that failed have the same error.
     for error in dict.fromkeys(errors.values()):
         failed = [name for name in errors if errors[name] == error]
         say(f"failed: {', '.join(failed)}: {error}", error=True)
-    if errors:
-        return 1
-    # A job of an array is a part of a study; only a finished study is reported.
-    if index is None and all(folder.result(run.name).is_file() for run in plan.runs):
-        _report(out)
-    return 0
+    return not errors
 
 
 def _report(study: Path) -> None:
@@ -159,13 +170,13 @@ def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.runs import missing_runs
 
+    missing = missing_runs(runs, folder)
     words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
     for number, run in enumerate(runs):
-        state = "finished" if folder.result(run.name).is_file() else "to be made"
+        state = "to be made" if run in missing else "finished"
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {counted(len(runs), 'run')} from {counted(len(plan.starts), 'initial checkpoint')}"
     output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
-    missing = missing_runs(runs, folder)
     steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
     say(f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps")

@@ -22,12 +22,12 @@ def run(command: str, words: Sequence[str]) -> int:
             the model's layers where its configuration is on this machine. `--help` shows our options and TRL's most
             common ones, at once; `--help-all` every option, for which TRL is loaded.
     """
-    if not {*HELP}.isdisjoint(words):
+    if any(word in HELP for word in words):
         print(short_help(command))
         return 0
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
-    is_dry_run = not {*DRY_RUN}.isdisjoint(words)
+    is_dry_run = any(word in DRY_RUN for word in words)
     # TRL's parser prints all options for --help.
     option_words = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
     parse: Any = parse_sft_arguments if command == "sft" else parse_grpo_arguments
