@@ -118,6 +118,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
+        # Sorted, a folder comes before what is in it.
         paths = sorted(unfinished.rglob("*"))
         # All bytes are on the disk before the first name changes.
         for path in paths:
@@ -125,11 +126,11 @@ def whole_folder(folder: Path) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
         for path in paths:
-            place = folder / path.relative_to(unfinished)
+            target = folder / path.relative_to(unfinished)
             if path.is_dir():
-                place.mkdir(exist_ok=True)
+                target.mkdir(exist_ok=True)
             else:
-                os.replace(path, place)
+                os.replace(path, target)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -51,15 +51,15 @@ def read_config(
     return options
 
 
-def _options_of(file: Path, above: tuple[Path, ...], option_names: Collection[str], command: str) -> dict[str, Any]:
-    """The options of a file and its bases; `above` are the files that are built on it."""
-    above = (*above, file.resolve())
-    if above.count(above[-1]) > 1:
+def _options_of(file: Path, users: tuple[Path, ...], option_names: Collection[str], command: str) -> dict[str, Any]:
+    """The options of a file and its bases; `users` are the files that are built on it, the last one directly."""
+    chain = (*users, file.resolve())
+    if chain[-1] in users:
         raise ValueError(
-            f"Expected files that are not built on themselves for {BASE}, got {' -> '.join(map(str, above))}. Remove "
+            f"Expected files that are not built on themselves for {BASE}, got {' -> '.join(map(str, chain))}. Remove "
             f"one {BASE}."
         )
-    options, bases = _read_file(file, f"{BASE} in {above[-2]}" if len(above) > 1 else "--config")
+    options, bases = _read_file(file, f"{BASE} in {users[-1]}" if users else "--config")
     check_known(options, option_names, command, str(file))
     inherited: dict[str, Any] = {}
     for base in bases:
@@ -67,12 +67,12 @@ def _options_of(file: Path, above: tuple[Path, ...], option_names: Collection[st
         shipped = find_shipped(base)
         # A missing base is refused by the name that it would have in the folder of the file.
         base_file = neighbour if neighbour.exists() or shipped == base else Path(shipped)
-        inherited |= _options_of(base_file, above, option_names, command)
+        inherited |= _options_of(base_file, chain, option_names, command)
     return inherited | options
 
 
 def _read_file(file: Path, option: str) -> tuple[dict[str, Any], list[str]]:
-    """The options of a file itself, and its bases; `option` names the file in an error."""
+    """The options of a file itself, and its bases; `option` is the one that names the file, for an error."""
     if not file.is_file():
         raise ValueError(f"Expected a file for {option}, got {str(file)!r}, which is none. Check the path.")
     content = read_yaml(file)
@@ -82,10 +82,10 @@ def _read_file(file: Path, option: str) -> tuple[dict[str, Any], list[str]]:
             "Write a line `name: value` for each."
         )
     options = dict(content)
-    value = options.pop(BASE, [])
-    bases = [value] if isinstance(value, str) else value
+    base_value = options.pop(BASE, [])
+    bases = [base_value] if isinstance(base_value, str) else base_value
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ValueError(f"Expected a path or a list of paths for {BASE} in {file}, got {value!r}. Name files.")
+        raise ValueError(f"Expected a path or a list of paths for {BASE} in {file}, got {base_value!r}. Name files.")
     return options, bases
 
 
@@ -106,10 +106,11 @@ def check_known(options: Iterable[str], option_names: Collection[str], command: 
     """
     if not option_names:
         return
+    place = f" in {file}" if file else ""
     for name in map(str, options):
         if name not in option_names:
             raise ValueError(
-                f"Expected options of `grounding-rewards {command}`{file and f' in {file}'}, got {name}. "
+                f"Expected options of `grounding-rewards {command}`{place}, got {name}. "
                 "--help lists them; parameters of a reward stand in reward_kwargs."
             )
 

@@ -71,9 +71,9 @@ def environment() -> dict[str, dict[str, Any]]:
     """
     names = set(_BESIDE)
     for requirement in requires("grounding_rewards") or ():
-        name = _NAME.match(requirement)
-        if name:
-            names.add(name[0])
+        match = _NAME.match(requirement)
+        if match:
+            names.add(match[0])
     versions = {name: package_version(name) for name in sorted(names)}
     return {
         "grounding_rewards": package_versions(["grounding_rewards"]),
@@ -84,11 +84,9 @@ def environment() -> dict[str, dict[str, Any]]:
 
 def _machine(has_torch: bool) -> dict[str, Any]:
     """The platform, its settings and its GPUs."""
-    facts: dict[str, Any] = {
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-    }
+    facts: dict[str, Any] = {"platform": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
     for name in _VARIABLES:
+        # An empty list of devices hides them all, unlike one that is not set.
         facts[name] = os.environ.get(name, "not set") or "empty"
     return facts | (_gpus() if has_torch else {"GPU": "unknown without torch"})
 

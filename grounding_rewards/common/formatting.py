@@ -81,14 +81,14 @@ def format_p(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """A number of things in words, with an s behind the noun if they are not one.
 
     Example:
         >>> counted(1, "image"), counted(3, "image")
         ('1 image', '3 images')
     """
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def capitalised(sentence: str) -> str:
@@ -110,12 +110,11 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: st
         >>> html_table(["metric"], [])
         '<table><tr><th>metric</th></tr></table>'
     """
-    table = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in header)]
     for row in rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
-        table += f"</tr><tr>{cells}"
+        lines.append("".join(f"<td>{escape(cell)}</td>" for cell in row))
     heading = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{heading}<tr>{table}</tr></table>"
+    return f"<table>{heading}<tr>{'</tr><tr>'.join(lines)}</tr></table>"
 
 
 def first_of(names: Sequence[str]) -> str:

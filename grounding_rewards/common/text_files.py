@@ -66,6 +66,7 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
     number = size = 0
     try:
         with cast("IO[bytes]", gzip.open(path, "rb") if is_archive else path.open("rb")) as file:
+            # A line of an archive is read up to the limit: a small archive may hold an endless one.
             lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if is_archive else file
             for number, data in enumerate(lines, start=1):
                 size += len(data)
@@ -82,9 +83,8 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
     except (FileNotFoundError, IsADirectoryError):
         raise ValueError(f"Expected a text file at {path}, got none. Check the path.") from None
     except (OSError, EOFError, zlib.error) as error:
-        if number:
-            error = OSError(f"after line {number}: {error}")
-        raise ValueError(f"Expected a text file at {path}, got {error}. Download the file again.") from error
+        problem = f"after line {number}: {error}" if number else str(error)
+        raise ValueError(f"Expected a text file at {path}, got {problem}. Download the file again.") from error
 
 
 def parse_json(text: str) -> Any:
@@ -204,6 +204,7 @@ def first_repeated(names: Sequence[str]) -> str | None:
     >>> first_repeated(["file", "x1", "file"])
     'file'
     """
+    # Columns without a name, as at the end of lines with a further comma, may be several.
     return next((name for name in names if name and names.count(name) > 1), None)
 
 

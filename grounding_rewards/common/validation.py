@@ -57,7 +57,7 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     return float(value)
 
 
-def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "") -> None:
+def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "Choose among these.") -> None:
     """Refuse a mapping with a key that is not legal; anything else is passed over.
 
     Example:
@@ -69,10 +69,7 @@ def check_keys(name: str, mapping: object, legal: Collection[str], hint: str = "
         return
     unknown = [str(key) for key in mapping if key not in legal]
     if unknown:
-        remedy = hint or "Choose among these."
-        raise ValueError(
-            f"Expected some of {', '.join(legal)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
-        )
+        raise ValueError(f"Expected some of {', '.join(legal)} in {name}, got {', '.join(map(repr, unknown))}. {hint}")
 
 
 def check_word(name: str, value: object, legal: Collection[str]) -> None:

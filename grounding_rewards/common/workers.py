@@ -44,7 +44,7 @@ def map_in_workers(
     if processes in (None, 1):
         yield map(function, items)
         return
-    # The threads of a progress bar and of pyarrow do not survive a fork.
+    # Spawned: the threads of a progress bar and of pyarrow do not survive a fork.
     pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start, initargs=(function,))
     try:
         yield _map_in_order(pool, items, _AHEAD * processes)
@@ -68,7 +68,7 @@ def check_workers(processes: int | None) -> None:
 
 
 def _map_in_order(pool: ProcessPoolExecutor, items: Iterable[Any], ahead: int) -> Iterator[Any]:
-    """The results of the worker's function for each item, with at most `ahead` items in work."""
+    """Yield the results of the workers' function for each item, in order, with at most `ahead` items in work."""
     # `Executor.map` takes all items at once, which keeps them all in memory.
     waiting: deque[Future[Any]] = deque()
     for item in items:
