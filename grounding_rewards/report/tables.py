@@ -245,5 +245,6 @@ def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]
     row: list[str | Cell] = [heading]
     for name, metrics in systems.items():
         kind = "ceiling" if name == REFERENCE else ""
+        # What is neither better high nor low, such as the error of a count, has a sign.
         row.append(estimate_cell(metrics.get(key), signed=metric.lower_is_better is None, kind=kind))
     return row

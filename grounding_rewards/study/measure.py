@@ -5,11 +5,13 @@ The job is a JSON file: `checkpoints` (folders, in order), `sets`, `box_format`,
 model to answer, so all checkpoints of a run are asked in one.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
 
@@ -17,6 +19,10 @@ from grounding_rewards.columns import BOX_COLUMNS, OPTIONAL_BOX_COLUMNS, SIZE_CO
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.models.robustness import corrupt, corrupt_boxes
 from grounding_rewards.study.plan import ImageSet
+from grounding_rewards.study.results import read_json, write_json
+
+if TYPE_CHECKING:
+    from grounding_rewards.models.generate import Sampling
 
 # Columns from which metrics are computed, besides `id` and `patient`.
 _REFERENCE = (*SIZE_COLUMNS, "box_format", *BOX_COLUMNS)
@@ -85,34 +91,21 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the images are not those that earlier models were measured on, or model and images do not fit.
     """
-    from grounding_rewards.data.dataset_columns import add_columns, add_prompts
-    from grounding_rewards.images.resize import fit_images
-    from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
+    from grounding_rewards.models.generate import generate
     from grounding_rewards.models.load import load_later, load_model
     from grounding_rewards.parsing import box_format_for_model_type
-    from grounding_rewards.rewards.grounding import get_reward
 
     sets = {entry["name"]: load_set(ImageSet(**entry)) for entry in job["sets"]}
     box_format = job["box_format"]
     if box_format is None and any("box_format" not in images.column_names for images in sets.values()):
         first_model, _ = load_later(job["checkpoints"][0])
         box_format = box_format_for_model_type(first_model.model_type)
-    reward = get_reward("R3", box_format=box_format)
     inputs: dict[str, tuple[Dataset, Sampling]] = {}
     measured = []
     for checkpoint in job["checkpoints"]:
         model, processor = load_model(checkpoint)
         # All checkpoints of a job are of one model: the first processor prepares the images for all.
-        if not inputs:
-            # A box format that is a mapping has no name for the column; the reward has it.
-            format_name = box_format if isinstance(box_format, str) else None
-            sized = {name: add_columns(images, processor, format_name) for name, images in sets.items()}
-            _keep_references(Path(job["images"]), {name: references(images) for name, images in sized.items()})
-            for name, images in sized.items():
-                prompted = fit_images(add_prompts(images, reward.box_format), processor)
-                needs_tokens = reads_special_tokens(images, reward, getattr(processor, "tokenizer", processor))
-                sampling = Sampling(max_new_tokens=job["max_new_tokens"], skip_special_tokens=not needs_tokens)
-                inputs[name] = prompted, sampling
+        inputs = inputs or _prepare_inputs(job, sets, box_format, processor)
         completions = {}
         for name, (prompted, sampling) in inputs.items():
             texts = generate(model, processor, prompted, sampling, batch_size=job["batch_size"])
@@ -121,12 +114,35 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     return {"box_format": box_format, "checkpoints": measured}
 
 
+def _prepare_inputs(
+    job: Mapping[str, Any], sets: Mapping[str, Dataset], box_format: Any, processor: Any
+) -> dict[str, tuple[Dataset, Sampling]]:
+    """By set its images as the model is asked about them, and how it answers; keep their references on the way."""
+    from grounding_rewards.data.dataset_columns import add_columns, add_prompts
+    from grounding_rewards.images.resize import fit_images
+    from grounding_rewards.models.generate import Sampling, reads_special_tokens
+    from grounding_rewards.rewards.grounding import get_reward
+
+    # A box format that is a mapping has no name for the column; the reward has it.
+    format_name = box_format if isinstance(box_format, str) else None
+    sized = {name: add_columns(images, processor, format_name) for name, images in sets.items()}
+    _keep_references(Path(job["images"]), {name: references(images) for name, images in sized.items()})
+    reward = get_reward("R3", box_format=box_format)
+    inputs = {}
+    for name, images in sized.items():
+        prompted = fit_images(add_prompts(images, reward.box_format), processor)
+        needs_tokens = reads_special_tokens(images, reward, getattr(processor, "tokenizer", processor))
+        sampling = Sampling(max_new_tokens=job["max_new_tokens"], skip_special_tokens=not needs_tokens)
+        inputs[name] = prompted, sampling
+    return inputs
+
+
 def _keep_references(path: Path, sets: Mapping[str, Any]) -> None:
     """Write the references of all sets, or refuse ones that differ from those that are written."""
     content = {"sets": dict(sets)}
     if not path.is_file():
-        write_whole(path, json.dumps(content, ensure_ascii=True, separators=(",", ":")) + "\n")
-    elif json.loads(path.read_text(encoding="utf-8")) != content:
+        write_json(path, content)
+    elif read_json(path) != content:
         raise ValueError(
             f"Expected the images that {path} lists, on which earlier models of the study were measured, got others: "
             "the dataset has changed, or this model sees images in another size. Restore it, or begin another study."
