@@ -182,10 +182,6 @@ class Comparison:
         if training_reward:
             console.print(Text(f"Reward in training {training_reward} steps."))
 
-    def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each metric."""
-        return self.difference.to_dataframe()
-
 
 def compare_evaluations(
     a: str | Path,
