@@ -63,7 +63,7 @@ _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class EvaluateOptions(AnswerOptions):
-    """What is evaluated, on which images, how a model is asked, and how its answers are measured.
+    """The options of `evaluate`: the images, how a model is asked about them, and how its answers are measured.
 
     Args:
         out: folder to write
@@ -99,7 +99,7 @@ class EvaluateOptions(AnswerOptions):
 
 
 class _Subject(NamedTuple):
-    """What is evaluated, a model or a log.
+    """The model or the log that is evaluated.
 
     name: of the model or the log, for tables.
     answers: to each image, with the number of its row in `images`.

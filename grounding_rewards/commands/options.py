@@ -1,4 +1,4 @@
-"""What several commands take: options with type and help, rewards by words, and what answers: a log or a model."""
+"""The options of several commands, with type and help; rewards by words; answers of a log or of a model."""
 
 # No `from __future__ import annotations`: cyclopts looks for the types of inherited options where they are inherited.
 
@@ -96,7 +96,7 @@ ResizedPixels = Annotated[
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class AnswerOptions:
-    """What answers, a log of completions or a model, and the images that it answers.
+    """The options of commands that measure answers, of a log of completions or of a model, to the images of a dataset.
 
     Args:
         model: folder or name of a checkpoint or of a saved adapter

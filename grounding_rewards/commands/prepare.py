@@ -58,7 +58,7 @@ from grounding_rewards.sources.base import source_options, split_name
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class PrepareOptions:
-    """What is prepared, what is asked about it, and how it is written.
+    """The options of `prepare`: the dataset, the prompts about it, and the form of the folder.
 
     Args:
         root: the dataset as it was downloaded

@@ -53,7 +53,7 @@ _IMAGES_TO_ASK_ABOUT = 32
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class SignalOptions(AnswerOptions):
-    """What answers, which rewards judge it, and what is shown.
+    """The options of `signal`: the answers, the rewards that judge them, and what is printed.
 
     Args:
         model: ask this model now: folder or name of a checkpoint or adapter; about 32 images by default

@@ -92,7 +92,7 @@ def _start(function: Callable[[Any], Any]) -> None:
 
 
 def _call(item: Any) -> Any:
-    """What the function that `_start` kept in this worker returns for an item."""
+    """The result of this worker's function, which `_start` kept, for an item."""
     (function,) = _FUNCTION
     return function(item)
 
