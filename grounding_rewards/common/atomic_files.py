@@ -151,13 +151,10 @@ def check_new(place: Path, option: str, remedy: str = "Name another one.") -> No
         Traceback (most recent call last):
         ValueError: Expected a new or empty place for --out, got the folder '.' with files. Name another one.
     """
-    if place.is_dir():
-        if any(place.iterdir()):
-            raise ValueError(
-                f"Expected a new or empty place for {option}, got the folder {str(place)!r} with files. {remedy}"
-            )
-    elif place.exists():
-        raise ValueError(f"Expected a new or empty place for {option}, got the file {str(place)!r}. {remedy}")
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        return
+    content = f"the folder {str(place)!r} with files" if place.is_dir() else f"the file {str(place)!r}"
+    raise ValueError(f"Expected a new or empty place for {option}, got {content}. {remedy}")
 
 
 def check_settings(
