@@ -331,9 +331,10 @@ class StudyResult:
         return [arm for arm in self.arms if arm.key.start == start]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each model, set and metric: the mean over units, and the differences with their intervals.
+        """Yield a row for each arm, set and metric: the mean over units, and the differences with their intervals.
 
-        The row of an initial checkpoint has no `arm`; `holm` is the adjusted p, of the primary metrics alone.
+        So for each kind of initial checkpoint, in a row without `arm` and differences. `holm` is the adjusted p, of the
+        primary metrics alone.
         """
         for start, metrics in self.starts.items():
             for measure, start_estimate in metrics.items():
@@ -342,6 +343,7 @@ class StudyResult:
                 for arm in self.of_start(start):
                     row: dict[str, Any] = {**key, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
                     for partner in (REFERENCE, START):
+                        # None for the reference against itself: its cells are empty.
                         difference = arm.difference(measure, partner)
                         for name in ("value", "low", "high", "p"):
                             row[f"against_{partner}_{name}"] = getattr(difference, name, None)
