@@ -95,7 +95,7 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
     """The image of a row, still without `all_labels` and `constant`, which need all rows."""
     try:
         width, height = float(row["width"]), float(row["height"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         raise ValueError(
             f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
             f"{row.get('height')!r}. Add the columns: without them no box can be written."
@@ -128,9 +128,10 @@ def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
     """
     width, height = image.size[:2]
     for _ in range(_TRIES):
-        side = draw.uniform(0.08, 0.25, 2)
-        corner = draw.uniform(0, 1 - side)
-        box = np.concatenate([corner, corner + side]) * (width, height, width, height)
+        # Width and height, and the upper left corner, as fractions of the image.
+        sides = draw.uniform(0.08, 0.25, 2)
+        corner = draw.uniform(0, 1 - sides)
+        box = np.concatenate([corner, corner + sides]) * (width, height, width, height)
         if not len(image.boxes) or pairwise_iou(box[None], image.boxes).max() < _STRAY:
             return box
     return np.array([0.0, 0.0, 0.02 * width, 0.02 * height])

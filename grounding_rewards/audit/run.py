@@ -134,11 +134,10 @@ class Audit:
         """Everything as plain values."""
         scripts = {}
         for script in self.scripts:
-            # `doubt` is the name that readers of the file know.
+            # `why` and `doubt` are the names that readers of the file know.
             texts = {"kind": script.kind, "why": script.idea, "base": script.base, "doubt": script.image_set}
             scripts[script.name] = texts
-        content: dict[str, Any] = as_json({**vars(self), "scripts": scripts, "findings": FINDINGS})
-        return content
+        return as_json({**vars(self), "scripts": scripts, "findings": FINDINGS})
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each script and reward; see :class:`Played`."""
@@ -183,7 +182,8 @@ def audit(
     if not rewards:
         raise ValueError("Expected at least one reward for the audit, got none. Name one, for example R3.")
     images_by_set = {"": images, "small": with_small_findings(images)}
-    groups = [image.patient for image in images]
+    patients = [image.patient for image in images]
+    # By reward and script the reward of each image, or in words why there is none.
     rewards_of: dict[tuple[str, str], Array | str] = {}
     for script in track(scripts):
         script_images = images_by_set[script.image_set]
@@ -194,7 +194,7 @@ def audit(
     positive = np.array([len(image.boxes) > 0 for image in images])
     played: list[Played] = []
     for name, reward in rewards.items():
-        played += _judge_scripts(name, reward, scripts, rewards_of, positive=positive, groups=groups)
+        played += _judge_scripts(name, reward, scripts, rewards_of, positive=positive, patients=patients)
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
@@ -218,20 +218,16 @@ def _reward_values(reward: Reward, texts: Sequence[str], columns: Mapping[str, l
     return values if values.shape == (len(texts),) else f"returned {values.shape} numbers for {len(texts)} texts"
 
 
-def _box_reward(reward: Reward) -> Any:
-    """The reward on boxes inside a grounding reward; None for a function, or a reward on texts."""
-    return getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
-
-
 def _accepted_reason(reward: Reward, result: Played) -> str:
-    """Why a finding is accepted, if it is a documented weakness of the reward; else empty."""
-    box_reward = _box_reward(reward)
+    """Why a finding is accepted, if it is a documented weakness of the reward on boxes; else empty."""
+    # A function and a reward on texts have none.
+    box_reward = getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
     # The documentation is about our classes; a user's subclass may behave otherwise.
     if not type(box_reward).__module__.startswith("grounding_rewards."):
         return ""
     for weakness in WEAKNESSES:
-        is_script = not weakness.scripts or result.script in weakness.scripts
-        if isinstance(box_reward, weakness.rewards) and result.finding == weakness.finding and is_script:
+        shows_weakness = not weakness.scripts or result.script in weakness.scripts
+        if isinstance(box_reward, weakness.rewards) and result.finding == weakness.finding and shows_weakness:
             return weakness.reason
     return ""
 
@@ -243,7 +239,7 @@ def _judge_scripts(
     rewards_of: Mapping[tuple[str, str], Array | str],
     *,
     positive: NDArray[np.bool_],
-    groups: Sequence[Any],
+    patients: Sequence[Any],
 ) -> list[Played]:
     """The results of all scripts under one reward.
 
@@ -251,9 +247,9 @@ def _judge_scripts(
         name: of the reward.
         reward: the reward itself, whose options and documented weaknesses excuse some results.
         scripts: that were played.
-        rewards_of: by reward and script the reward of each image, or the exception.
+        rewards_of: by reward and script the reward of each image, or in words why there is none.
         positive: ``(images,)``, whether an image has findings.
-        groups: the patient of each image.
+        patients: the patient of each image, whose images vary together.
     """
     pays_for_silence = getattr(reward, "on_unparseable", "zero") == "empty"
     honest_means = {}
@@ -265,18 +261,18 @@ def _judge_scripts(
     results = []
     for script in scripts:
         values = rewards_of[name, script.name]
+        base_values = rewards_of[name, script.base] if script.base else None
         mean = Estimate(math.nan, math.nan, math.nan)
         gain = math.nan
         if isinstance(values, str):
             finding, against = "raises", values
         else:
-            mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
-            base = rewards_of[name, script.base] if script.base else None
-            if isinstance(base, np.ndarray):
-                gain = max(float((values - base)[kind].mean()) for kind in (positive, ~positive) if kind.any())
-            else:
-                # Without an honest script, or with one for which the reward raised, nothing is compared.
-                base = None
+            mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), patients)).estimate
+            # Without an honest script, or with one for which the reward raised, nothing is compared.
+            base = None if isinstance(base_values, str) else base_values
+            if base is not None:
+                subsets = [subset for subset in (positive, ~positive) if subset.any()]
+                gain = max(float((values - base)[subset].mean()) for subset in subsets)
             finding, against = _finding(script, values, base, gain, honest_means, positive)
             # The literal reading of the specification pays for texts that say nothing, where nothing is to find.
             if finding == "unread pays" and pays_for_silence and values[positive].max(initial=0.0) <= _ROUNDING:
@@ -325,7 +321,9 @@ def _finding(
         return "", ""
     mean = float(values.mean())
     beaten = [name for name in rivals if name in honest_means and mean - honest_means[name] >= _LEAST_GAIN]
-    return (finding, max(beaten, key=lambda name: honest_means[name])) if beaten else ("", "")
+    if not beaten:
+        return "", ""
+    return finding, max(beaten, key=lambda name: honest_means[name])
 
 
 # By name the IoU, recall and negated false boxes of each honest answer of stated quality; more is better.
@@ -342,7 +340,7 @@ def _better_answers(name: str) -> list[str]:
         return []
     better = []
     for candidate, qualities in _QUALITIES.items():
-        changes = [a - b for a, b in zip(qualities, _QUALITIES[name], strict=True) if a != b]
-        if len(changes) == 1 and changes[0] > 0:
+        changes = np.subtract(qualities, _QUALITIES[name])
+        if np.count_nonzero(changes) == 1 and changes.sum() > 0:
             better.append(candidate)
     return better

@@ -33,6 +33,7 @@ _NUMBER = re.compile(r"\{(\d)([^}]*)\}")
 def _swap_corners(template: str) -> str:
     """The template with the second half of the numbers before the first half."""
     count = len(_NUMBER.findall(template))
+    # Of four numbers {0} becomes {2}, and {2} becomes {0}.
     return _NUMBER.sub(lambda field: f"{{{(int(field[1]) + count // 2) % count}{field[2]}}}", template)
 
 
@@ -118,8 +119,6 @@ IOUS = (0.55, 0.75, 0.9)
 RECALLS = (1.0, 0.5)
 FALSE_BOXES = (0.0, 0.5)
 
-# A script: from an image and the model's box format to its answer.
-_Answers = Callable[[AuditImage, BoxFormat], Reply]
 # From an image and a right box on it to the boxes that are added for this one.
 _Extra = Callable[[AuditImage, Item], Iterable[Item]]
 
@@ -139,7 +138,7 @@ class ScriptedAnswer(NamedTuple):
     name: str
     kind: str
     idea: str
-    answer: _Answers
+    answer: Callable[[AuditImage, BoxFormat], Reply]
     base: str = ""
     image_set: str = ""
 
@@ -171,6 +170,7 @@ GUESSES = ("both places", "both sizes, nested", "the parts and their union")
 
 def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Reply:
     """Find each finding with probability ``recall`` at this IoU; add a false box with probability ``false_boxes``."""
+    # One for each choice, so that honest answers that differ in one quality are alike in the others.
     place_draw, hit_draw, false_draw = image.draw("place"), image.draw("found"), image.draw("false")
     items = []
     for box, label in zip(image.boxes, image.labels, strict=True):
@@ -181,6 +181,7 @@ def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, fals
     return Reply(tuple(items))
 
 
+# The answer that is named RIGHT.
 right_boxes = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
 
 
@@ -251,14 +252,12 @@ def _junk(image: AuditImage, item: Item) -> list[Item]:
     return [_stray(image, image.draw(f"junk {item.box.tolist()}"))]
 
 
-def _at(places: Callable[[AuditImage], Iterable[Array]]) -> _Extra:
-    """Make a function that adds boxes with the label of the right one at given places of an image."""
-
-    def extra(image: AuditImage, item: Item) -> list[Item]:
-        """Copies of the item, with its label, at the places of the image."""
-        return [item._replace(box=box) for box in places(image)]
-
-    return extra
+def _grid_of_image(image: AuditImage, item: Item, *, cells: int) -> list[Item]:
+    """Boxes with the label of the right one, which cover the image as a grid with `cells` cells on a side."""
+    x = np.linspace(0.0, image.size.width, cells + 1)
+    y = np.linspace(0.0, image.size.height, cells + 1)
+    corners = product(range(cells), repeat=2)
+    return [item._replace(box=np.array([x[column], y[row], x[column + 1], y[row + 1]])) for row, column in corners]
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
@@ -278,7 +277,7 @@ def _broken(image: AuditImage, item: Item, *, defect: str) -> list[Item]:
 def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write the answer of :func:`mixed` with the false box last."""
     items = mixed(image, fmt).items
-    # False sorts before true.
+    # The key is whether a box is false: those for which it is true come last.
     return Reply(tuple(sorted(items, key=lambda item: _best_iou(item.box, image.boxes) < 0.5)))
 
 
@@ -292,9 +291,9 @@ def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write both of the places from which :func:`one_guess` chooses."""
     items = []
     for item, guess in zip(right_boxes(image, fmt).items, one_guess(image, fmt).items, strict=True):
-        if np.array_equal(item.box, guess.box):
-            guess = _stray(image, image.draw("other place"))
-        items += [item, guess]
+        # Where the guess was right, the wrong place was never drawn.
+        was_right = np.array_equal(item.box, guess.box)
+        items += [item, _stray(image, image.draw("other place")) if was_right else guess]
     return Reply(tuple(items))
 
 
@@ -327,12 +326,12 @@ def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def whole_image(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write a box around the whole image."""
-    return Reply(_as_items(image, [_image_box(image)]))
+    return Reply((Item(_image_box(image), image.all_labels[0]),))
 
 
 def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write a box in the middle of the image, with a quarter of its area."""
-    return Reply(_as_items(image, [_from_fractions(image, (0.25, 0.25, 0.75, 0.75))]))
+    return Reply((Item(_from_fractions(image, (0.25, 0.25, 0.75, 0.75)), image.all_labels[0]),))
 
 
 def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -343,8 +342,8 @@ def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write the first box of :func:`never_looking` under every label of the dataset."""
-    first = never_looking(image, fmt).items[0]
-    return Reply(tuple(Item(first.box, label) for label in image.all_labels))
+    box = never_looking(image, fmt).items[0].box
+    return Reply(tuple(Item(box, label) for label in image.all_labels))
 
 
 def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -363,13 +362,12 @@ def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) ->
 
 def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write an instruction as a prompt has it, with examples of a box and of an empty answer."""
-    box = fmt.layout.box
-    # The names of the numbers replace them in the template.
+    box_example = fmt.layout.box
+    # The template's `{0}` becomes `x1`; where it formats the number, `{0:0>4}` becomes `{x1:0>4}`.
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
-        box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
-    instruction = (
-        f"Mark every {' and '.join(image.all_labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
-    )
+        box_example = box_example.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
+    labels = " and ".join(image.all_labels[:3])
+    instruction = f"Mark every {labels} as {box_example}. If there is none, answer '{fmt.layout.negative}'."
     return Reply(edit=lambda text: instruction)
 
 
@@ -383,7 +381,7 @@ def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
 
 
 def _untagged(text: str) -> str:
-    """The text without marks of an answer: in thinking that is never followed by anything else they would count."""
+    """The text without marks of an answer, which would count also inside of thinking."""
     return text.replace("<answer>", "").replace("</answer>", "")
 
 
@@ -391,11 +389,6 @@ def _best_iou(box: Array, candidates: Iterable[Array]) -> float:
     """The largest IoU of a box with several others; 0 without others."""
     candidates = np.reshape(list(candidates), (-1, 4))
     return float(pairwise_iou(box[None], candidates).max(initial=0.0))
-
-
-def _as_items(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
-    """The boxes of an answer, with the most frequent label of the dataset."""
-    return tuple(Item(np.asarray(box), image.all_labels[0]) for box in boxes)
 
 
 def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
@@ -422,10 +415,11 @@ def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
 
 def _halves(item: Item) -> list[Item]:
     """The two halves of a box, which is cut across its longer side."""
+    # 0 where it is wider, 1 where it is higher; the corners on this axis are box[axis] and box[axis + 2].
     axis = int(np.argmax(item.box[2:] - item.box[:2]))
-    first, second = item.box.copy(), item.box.copy()
-    first[axis + 2] = second[axis] = (item.box[axis] + item.box[axis + 2]) / 2
-    return [item._replace(box=first), item._replace(box=second)]
+    left_half, right_half = item.box.copy(), item.box.copy()
+    left_half[axis + 2] = right_half[axis] = (item.box[axis] + item.box[axis + 2]) / 2
+    return [item._replace(box=left_half), item._replace(box=right_half)]
 
 
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
@@ -443,15 +437,6 @@ def _from_fractions(image: AuditImage, corners: Iterable[float]) -> Array:
     return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
 
 
-def _grid(box: Array, cells: int) -> list[Array]:
-    """The cells of a grid over a box, with `cells` cells on a side, row by row."""
-    x1, y1, x2, y2 = box
-    x = np.linspace(x1, x2, cells + 1)
-    y = np.linspace(y1, y2, cells + 1)
-    corners = product(range(cells), repeat=2)
-    return [np.array([x[column], y[row], x[column + 1], y[row + 1]]) for row, column in corners]
-
-
 def _added(name: str, idea: str, extra: _Extra, *, before: bool = False) -> ScriptedAnswer:
     """A script that adds boxes to the right ones, before or after them."""
     return ScriptedAnswer(name, ADDS, idea, partial(_with_extra, extra=extra, before=before), RIGHT)
@@ -462,35 +447,32 @@ _ADDED = (
     _added("every box twice", "a copy of a hit is a hit", lambda image, item: [item]),
     _added("junk after", "boxes behind the right ones may be free", _junk),
     _added("junk before", "boxes in front of the right ones may be free", _junk, before=True),
-    _added("a grid after", "whatever was missed, some cell hits it", _at(lambda image: _grid(_image_box(image), 3))),
-    _added("the whole image after", "it holds every finding", _at(lambda image: [_image_box(image)])),
+    _added("a grid after", "whatever was missed, some cell hits it", partial(_grid_of_image, cells=3)),
+    _added("the whole image after", "it holds every finding", partial(_grid_of_image, cells=1)),
     _added("every label", "one of the labels is right", _other_labels),
     *(
         _added(f"{defect}, {place}", _CHEAP, partial(_broken, defect=defect), before=place == "before")
         for defect, place in product(BREAKS, ("before", "after"))
     ),
 )
-#: Changed honest answers: name, idea, function, honest script, and the images that it needs.
-_CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
-    ("doubtful last", "a false box written last may be free", doubtful_last, _MIXED, ""),
-    ("leaves the loose box out", "fewer boxes, better ones", leaves_out, _LOOSE, ""),
-    ("both places", "one of two guesses is right", both_places, _GUESS, ""),
-    ("both sizes, nested", "one of two guesses is right", both_sizes, _SIZE, ""),
-    ("the parts and their union", "one of two guesses is right", parts_and_union, _PARTS, ""),
-    (
-        "the whole image for a small finding",
-        "holds it, and a near miss does not touch it",
-        all_instead,
-        _BESIDE,
-        "small",
-    ),
+_HOLDS_IT = "holds it, and a near miss does not touch it"
+_CHANGED = (
+    ScriptedAnswer("doubtful last", CHANGES, "a false box written last may be free", doubtful_last, _MIXED),
+    ScriptedAnswer("leaves the loose box out", CHANGES, "fewer boxes, better ones", leaves_out, _LOOSE),
+    ScriptedAnswer("both places", CHANGES, "one of two guesses is right", both_places, _GUESS),
+    ScriptedAnswer("both sizes, nested", CHANGES, "one of two guesses is right", both_sizes, _SIZE),
+    ScriptedAnswer("the parts and their union", CHANGES, "one of two guesses is right", parts_and_union, _PARTS),
+    ScriptedAnswer("the whole image for a small finding", CHANGES, _HOLDS_IT, all_instead, _BESIDE, image_set="small"),
 )
-_BLIND: tuple[tuple[str, str, _Answers], ...] = (
-    ("always empty", "says that there is nothing on every image", nothing),
-    ("never empty", "the middle of every image", middle),
-    ("whole image", "holds every finding", whole_image),
-    (NEVER_LOOKING, "where findings usually are: the constant box of other patients", never_looking),
-    (f"{NEVER_LOOKING}, under every label", "label spam: one of the labels is right", every_label),
+
+_BLIND = (
+    ScriptedAnswer("always empty", BLIND, "says that there is nothing on every image", nothing),
+    ScriptedAnswer("never empty", BLIND, "the middle of every image", middle),
+    ScriptedAnswer("whole image", BLIND, "holds every finding", whole_image),
+    ScriptedAnswer(
+        NEVER_LOOKING, BLIND, "where findings usually are: the constant box of other patients", never_looking
+    ),
+    ScriptedAnswer(f"{NEVER_LOOKING}, under every label", BLIND, "label spam: one of the labels is right", every_label),
 )
 #: Answers that cannot be read: name, idea, and the function that edits the text of the right boxes.
 _EDITED: tuple[tuple[str, str, Callable[[str], str]], ...] = (
@@ -523,8 +505,8 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
         _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", near_miss, image_set="small"
     ),
     *_ADDED,
-    *(ScriptedAnswer(name, CHANGES, idea, answer, base, image_set) for name, idea, answer, base, image_set in _CHANGED),
-    *(ScriptedAnswer(name, BLIND, idea, answer) for name, idea, answer in _BLIND),
+    *_CHANGED,
+    *_BLIND,
     *(ScriptedAnswer(name, UNREAD, idea, partial(_unread, edit=edit)) for name, idea, edit in _EDITED),
     ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
     *(
