@@ -310,6 +310,7 @@ def _finding(
     if gain >= _LEAST_GAIN:
         return "pays", script.base
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
+    # Where both earn nothing, what was added could not cost anything.
     if is_equal and script.kind == scripted.ADDS and (values[positive] > 0).any():
         return "free", script.base
     # Rivals are the honest answers that it must not beat.

@@ -121,6 +121,7 @@ Correct it:
         rows = [log.rows[group[0]] for group in groups]
     else:
         numbers = _image_numbers(log, groups, images, every_image=not in_groups)
+        # In the order of the dataset.
         groups = [group for _, group in sorted(zip(numbers, groups, strict=True))]
         numbers.sort()
         places = [f"row {number} of the dataset" for number in numbers]

@@ -96,7 +96,8 @@ class AveragePrecisionReward(ThresholdReward):
         b = len(pred_codes)
         is_counted = ~batch.ignored
         is_labelled = is_counted & ~np.isnan(pred_codes)
-        # A key for each label of each completion; the last of a completion's stands for boxes without a label.
+        # One number for each label of each completion: a completion has `stride` keys, one for each code, and the last
+        # for boxes without a label.
         stride = int(max(np.nanmax(gt_codes), np.nanmax(pred_codes, initial=0.0))) + 2
         first_keys = np.arange(b)[:, None] * stride
         gt_keys, m = np.unique((first_keys + gt_codes)[~np.isnan(gt_codes)].astype(np.int64), return_counts=True)
@@ -104,7 +105,7 @@ class AveragePrecisionReward(ThresholdReward):
         unlabelled_keys = np.flatnonzero(batch.n > is_labelled.sum(axis=1)) * stride + stride - 1
         all_keys = np.unique(np.concatenate([gt_keys, pred_keys, unlabelled_keys]))
         # The AP of each label of the reference; labels that are only predicted have AP 0, and count in |L| alone.
-        rows, codes = gt_keys // stride, gt_keys % stride
+        rows, codes = np.divmod(gt_keys, stride)
         order = _order(batch, self.ranking)
         has_label = _in_order(pred_codes, order)[rows] == codes[:, None]
         hit = _in_order(batch.hit, order)[rows] & has_label

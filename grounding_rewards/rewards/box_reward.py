@@ -187,14 +187,14 @@ class Outcomes(Matches):
         b = len(self.tp)
         matches: list[tuple[tuple[int, int], ...]] = [()] * b
         ious: list[tuple[float, ...]] = [()] * b
-        rows, places = np.nonzero(self.hit)
-        gt_indices, match_ious = self.matched[rows, places].tolist(), self.iou[rows, places].tolist()
-        for row, place, gt, iou in zip(rows.tolist(), places.tolist(), gt_indices, match_ious, strict=True):
-            matches[row] += ((place, gt),)
+        hits = np.nonzero(self.hit)
+        columns_of_hits = (*hits, self.matched[hits], self.iou[hits])
+        for row, k, gt, iou in zip(*(column.tolist() for column in columns_of_hits), strict=True):
+            matches[row] += ((k, gt),)
             ious[row] += (iou,)
         ignored: list[tuple[int, ...]] = [()] * b
-        for row, place in np.argwhere(self.ignored).tolist():
-            ignored[row] += (place,)
+        for row, k in np.argwhere(self.ignored).tolist():
+            ignored[row] += (k,)
         return list(map(Explanation, *numbers, matches, ious, ignored, *columns))
 
 
@@ -307,11 +307,11 @@ class BoxScorer(ABC):
         return self._score_arrays(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
     def _score_arrays(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
-        """Score images whose boxes and labels come as a list for each image."""
-        for name, entries in zip(("gt", "ignore", "pred_labels", "gt_labels"), (gt, ignore, *labels), strict=True):
-            if entries is not None and len(entries) != len(pred):
+        """Score images whose boxes and labels come as a list for each image; `ignore` and labels may be None."""
+        for name, argument in zip(("gt", "ignore", "pred_labels", "gt_labels"), (gt, ignore, *labels), strict=True):
+            if argument is not None and len(argument) != len(pred):
                 raise ValueError(
-                    f"Expected as many images for `{name}` as for `pred`, got {len(entries)} and {len(pred)}. "
+                    f"Expected as many images for `{name}` as for `pred`, got {len(argument)} and {len(pred)}. "
                     "Give an entry for each image, empty where it has no box."
                 )
         regions = None if ignore is None else BoxBatch.of(ignore, "ignore")
@@ -440,6 +440,7 @@ class BoxReward(BoxScorer):
             matches: dict[str, Any] = {name: getattr(batch, name) for name in _MATCHES}
             return Outcomes(**matches, reward=np.minimum(np.maximum(reward, 0.0), 1.0), f_beta=f_beta, quality=quality)
         scored = Outcomes.without_matches(pred.counts, gt.counts)
+        # The arrays with a value for each predicted box.
         box_columns = ["matched", "iou", "ignored"]
         if labels is not None:
             scored.pred_labels = pad(labels.pred, pred.counts, all_rows)
@@ -453,6 +454,7 @@ class BoxReward(BoxScorer):
                 getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
             scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
             scored.tp[rows] = batch.tp
+        # What is in no chunk has no box of one kind; ignore regions excuse false boxes also where nothing is to find.
         nothing_to_find = np.flatnonzero(gt.counts == 0)
         scored.ignored[nothing_to_find] = self._ignored(
             pred, gt, ignore, scored.matched[nothing_to_find], nothing_to_find
@@ -468,13 +470,13 @@ class BoxReward(BoxScorer):
         if labels is None or self.label_matching == "ignore":
             # Raises where they are needed.
             return self.label_codes(None, None)
-        counts = (len(labels.pred), len(labels.gt))
-        blank = int(np.isnan(labels.gt).sum())
-        if counts != (len(pred.flat), len(gt.flat)) or blank:
+        pred_count, gt_count = len(labels.pred), len(labels.gt)
+        blank_count = int(np.isnan(labels.gt).sum())
+        if (pred_count, gt_count) != (len(pred.flat), len(gt.flat)) or blank_count:
             raise ValueError(
                 f"Expected one label per box, {len(pred.flat)} for `pred_labels` and {len(gt.flat)} for `gt_labels`, "
-                f"got {counts[0]} and {counts[1]}, {blank} of these blank. Give None for a predicted box without one, "
-                'name every finding, or use label_matching="ignore".'
+                f"got {pred_count} and {gt_count}, {blank_count} of these blank. Give None for a predicted box without "
+                'one, name every finding, or use label_matching="ignore".'
             )
         return labels
 
@@ -505,6 +507,7 @@ class BoxReward(BoxScorer):
         matched = self._pair_up(overlap)
         if pred_labels is not None and gt_labels is not None and agree is not None:
             # A predicted label becomes the reference label that it agrees with: that of its match, else the first one.
+            # So synonyms of one finding count as one label, and not as a label that is only predicted.
             reference = np.where(matched >= 0, matched, agree.argmax(axis=2))
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, reference, axis=1), pred_labels)
         ignored = self._ignored(pred, gt, ignore, matched, rows)
@@ -541,15 +544,15 @@ class BoxReward(BoxScorer):
         ignored = np.zeros(matched.shape, dtype=np.bool_)
         if ignore is None:
             return ignored
-        # Where there are both regions and predictions.
+        # Where there are both regions and predictions; one by one, as few images have regions.
         for k in np.flatnonzero(ignore.counts[rows] * pred.counts[rows]):
             row = rows[[k]]
-            p = pred.padded(row)[0]
-            ignored[k, : len(p)] = excused_boxes(
-                p,
+            pred_boxes = pred.padded(row)[0]
+            ignored[k, : len(pred_boxes)] = excused_boxes(
+                pred_boxes,
                 gt.padded(row)[0],
                 ignore.padded(row)[0],
-                matched[k, : len(p)] >= 0,
+                matched[k, : len(pred_boxes)] >= 0,
                 ignore_threshold=self.ignore_threshold,
                 ignore_many=self.ignore_many,
             )
@@ -590,7 +593,13 @@ class ThresholdReward(BoxReward):
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
     """Cut the completions that have both kinds of boxes into groups that are small when padded.
 
-    Sorted by the number of predictions, so that one very long completion does not pad the others.
+    Args:
+        n: predictions of each completion.
+        m: ground-truth boxes of each.
+
+    Yields:
+        The numbers of completions, by rising number of predictions, so that one very long completion does not pad the
+        others: a chunk has at most `_CELLS` pairs of padded boxes, or is one completion.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
     # All fit into one: nothing to sort.

@@ -12,7 +12,7 @@ _CALL = "<tool_call></tool_call>"
 # What the words of a tool behind the last message of the assistant read as.
 _TOOL_RESULT = "<tool_response></tool_response>"
 # One of these is in every message and content block.
-_KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
+_MESSAGE_KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _SPEAKERS = ("assistant", "model")
 # Types of blocks with words of the assistant; a block without a type is one too.
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
@@ -94,9 +94,9 @@ def answer_defect(completion: Any) -> str:
     for part in parts:
         if not isinstance(part, str | Mapping):
             return f"a list of {type(part).__name__}"
-        if isinstance(part, Mapping) and _KEYS.isdisjoint(part):
+        if isinstance(part, Mapping) and _MESSAGE_KEYS.isdisjoint(part):
             return f"a mapping with the keys {', '.join(map(str, part)) or 'none'}"
-        # What a tool says is nobody's answer, and may be anything.
+        # What a tool or the user says is no answer, and may be anything.
         if isinstance(part, Mapping) and part.get("role") in (None, *_SPEAKERS):
             defect = answer_defect(part.get("content", part.get("text")))
             if defect:
@@ -115,16 +115,26 @@ def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
-    """The text of token ids with its special tokens, but without those that end or pad it."""
+def decoded(tokenizer: Any, stop_ids: frozenset[int], token_ids: Any) -> str:
+    """The text of token ids with its special tokens, but without those that end or pad it.
+
+    Args:
+        tokenizer: of the model.
+        stop_ids: tokens that end an answer beside the tokenizer's own, as a model's generation settings name them.
+        token_ids: of one completion, a list or a tensor.
+    """
     left_out = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
-    kept_ids = [token for token in map(int, ids) if token not in left_out]
+    kept_ids = [token for token in map(int, token_ids) if token not in left_out]
     return tokenizer.decode(kept_ids, skip_special_tokens=False)
 
 
 @functools.cache
 def box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
-    """The special tokens that every box of this format contains: a text without them has lost its boxes."""
+    """A pattern of the special tokens that every box of this format contains: a text without them has lost its boxes.
+
+    These are the numbers where a format has tokens for them, such as `<loc_123>`, else the marks around a box, such as
+    `<|box_start|>`.
+    """
     if fmt.syntax.tokens:
         return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
     return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))

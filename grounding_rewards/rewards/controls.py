@@ -169,8 +169,8 @@ class Consensus(TextReward):
     def __call__(self, read: Batch) -> list[float]:
         """For each answer the mean agreement with the other answers of its row."""
         boxes = read.pred.split()
-        # Only valid boxes of another answer can be agreed with.
-        findable = [p[valid_boxes(p)] for p in boxes]
+        # In the place of a reference another answer has only its valid boxes, as datasets have no others.
+        as_references = [pred[valid_boxes(pred)] for pred in boxes]
         answers_by_row: dict[str, list[int]] = defaultdict(list)
         for k, name in enumerate(_row_names(read)):
             answers_by_row[name].append(k)
@@ -180,7 +180,7 @@ class Consensus(TextReward):
             for i in answers:
                 others = [j for j in answers if j != i]
                 if others and is_readable[i]:
-                    agreements = _SOFT_F1.score_many([boxes[i]] * len(others), [findable[j] for j in others])
+                    agreements = _SOFT_F1.score_many([boxes[i]] * len(others), [as_references[j] for j in others])
                     rewards[i] = float(np.where(is_readable[others], agreements, 0.0).mean())
         return rewards
 
@@ -196,11 +196,11 @@ def _is_readable(raw: RawBoxes) -> bool:
 def _row_names(read: Batch) -> list[str]:
     """A name for each row, independent of its neighbours in the batch: its id, or else its reference boxes."""
     n, references = len(read.texts), read.references
+    # A row with several readers has the boxes of each.
     rows = range(n) if references.rows is None else references.rows
     boxes_of_rows: list[list[Any]] = [[] for _ in range(n)]
     for row, boxes in zip(rows, references.boxes.split(), strict=True):
         boxes_of_rows[row].append(boxes.tolist())
     ids = column_of(read.columns, "id", n)
-    if ids is None:
-        return [str(boxes) for boxes in boxes_of_rows]
-    return [str(boxes if row_id is None else row_id) for boxes, row_id in zip(boxes_of_rows, ids, strict=True)]
+    row_ids = [None] * n if ids is None else ids
+    return [str(boxes if row_id is None else row_id) for boxes, row_id in zip(boxes_of_rows, row_ids, strict=True)]

@@ -197,13 +197,13 @@ class PiecewiseIoUReward(FBetaReward):
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
                 object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
-            # The curve runs from IoU 0, with the credit of the first point, to IoU 1.
+            # Between the ends of their ranges the IoUs must rise, and the credits not fall.
             ious = (0.0, *self.iou_breakpoints, 1.0)
             credits = (0.0, *self.quality_breakpoints, 1.0)
-            legal = len(credits) == len(ious) + 1 and bool((np.diff(ious) > 0).all() and (np.diff(credits) >= 0).all())
-        except (TypeError, ValueError):
-            legal = False
-        if not legal:
+            is_curve = len(credits) == len(ious) + 1 and (np.diff(ious) > 0).all() and (np.diff(credits) >= 0).all()
+        except (OverflowError, TypeError, ValueError):
+            is_curve = False
+        if not is_curve:
             raise ValueError(
                 "Expected IoUs that increase inside (0, 1) for `iou_breakpoints`, and for `quality_breakpoints` "
                 "credits in [0, 1] that never fall, one for each and one for IoU 1, got "

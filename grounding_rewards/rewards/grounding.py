@@ -105,11 +105,14 @@ class GroundingReward(BoxScorer):
     _watcher: BatchWatcher = field(default_factory=BatchWatcher, init=False, compare=False, repr=False)
     # Whether the tokenizer has special tokens that mark thinking, which are missing in the trainer's text.
     _hides_thinking: bool = field(default=False, init=False, compare=False, repr=False)
-    # Box formats whose special tokens were seen in the text: these need no tokenizer.
-    _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+    # Names of box formats whose special tokens were seen in a trainer's text: these need no tokenizer.
+    _formats_with_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse options that are not legal, and keep the format and the tokenizer in the form that reading needs."""
+        """Refuse options that are not legal, and keep the format and the tokenizer in the form that reading needs.
+
+        The reward is frozen, so that attributes are set past it.
+        """
         if self.box_format is not None:
             declared_format = get_box_format(self.box_format)
             if not isinstance(self.box_format, str):
@@ -117,7 +120,7 @@ class GroundingReward(BoxScorer):
                 object.__setattr__(self, "box_format", declared_format)
             self._refuse_lost_labels([declared_format])
         if self.tokenizer is not None:
-            # A processor has one.
+            # What is given may be a processor, which has one.
             object.__setattr__(self, "tokenizer", getattr(self.tokenizer, "tokenizer", self.tokenizer))
             if not callable(getattr(self.tokenizer, "decode", None)):
                 raise ValueError(
@@ -288,6 +291,7 @@ class GroundingReward(BoxScorer):
         for text, fmt, is_open in zip(texts, formats, opened, strict=True):
             raw = read_boxes(text, fmt, prompt_opens_thinking=is_open)
             if self.on_truncated == "zero" and raw.status == "truncated":
+                # Without boxes a text that was cut off earns nothing, also where nothing is to find.
                 raw = raw._replace(coords=[], labels=[], scores=[], broken=())
             raws.append(raw)
         sizes = image_sizes(columns, n)
@@ -296,14 +300,15 @@ class GroundingReward(BoxScorer):
 
     def _notice_wrong_reading(self, batch: scoring.Scored) -> None:
         """Warn once where thinking, spaces or orders seem to be others than those that were declared."""
+        # Under the scope "all" thinking is read like any other text.
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
-        if not self._watcher.wants_boxes(batch.formats):
-            return
-        for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.sizes):
-            warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
+        # After its first images nothing is watched, and nothing need be split.
+        if self._watcher.wants_boxes(batch.formats):
+            for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.sizes):
+                warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         """The box format of each of n completions: the reward's own, or those in the column `box_format`."""
@@ -336,17 +341,15 @@ class GroundingReward(BoxScorer):
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
         texts = [completion if type(completion) is str else completion_text(completion) for completion in completions]
         needs_tokens = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
-        if columns.get("completion_ids") is None or not any(needs_tokens):
-            return texts
-        ids = column_of(columns, "completion_ids", len(texts))
-        if ids is None:
+        token_ids = column_of(columns, "completion_ids", len(texts)) if any(needs_tokens) else None
+        if token_ids is None:
             return texts
         if self.tokenizer is None:
             self._refuse_lost_boxes(texts, formats)
             return texts
-        for k, tokens in enumerate(ids):
+        for k, ids in enumerate(token_ids):
             if needs_tokens[k]:
-                texts[k] = decoded(self.tokenizer, self.stop_ids, tokens)
+                texts[k] = decoded(self.tokenizer, self.stop_ids, ids)
         return texts
 
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
@@ -355,12 +358,11 @@ class GroundingReward(BoxScorer):
         for fmt in distinct_formats:
             texts_in_format = [text for text, text_format in zip(texts, formats, strict=True) if text_format is fmt]
             if any(map(box_tokens(fmt).search, texts_in_format)):
-                self._keeps_tokens.add(fmt.name)
-            if fmt.name in self._keeps_tokens:
                 # Where the tokens were seen once, the trainer keeps them.
-                continue
+                self._formats_with_tokens.add(fmt.name)
+            lacks_tokens = fmt.name not in self._formats_with_tokens
             # A no-finding statement never has any tokens.
-            if any(text and read_boxes(text, fmt).status != "empty" for text in texts_in_format):
+            if lacks_tokens and any(text and read_boxes(text, fmt).status != "empty" for text in texts_in_format):
                 raise ValueError(
                     f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
                     "trainers take out of the text. Pass the processor of the model, "
@@ -373,7 +375,7 @@ class GroundingReward(BoxScorer):
 def _warn_of_doubled_images() -> None:
     """Warn, once in a process, of a TRL that may let vLLM answer other prompts than the trainer's."""
     trainer = getattr(sys.modules.get("trl.trainer.grpo_trainer"), "GRPOTrainer", None)
-    # With huggingface/trl#6718 it has prompts for vLLM alone.
+    # huggingface/trl#6718, which mends it, gave this method of the trainer a parameter with prompts for vLLM alone.
     if trainer is None or "vllm_prompt_ids" in inspect.signature(trainer._generate_single_turn).parameters:
         return
     warnings.warn(
@@ -474,7 +476,13 @@ def get_reward(
 
 
 def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) -> Any:
-    """The reward on boxes, valid at both ends of every schedule."""
+    """The reward on boxes, valid at both ends of every schedule.
+
+    Args:
+        reward: a name, a path or an object, as :func:`get_reward` takes it.
+        params: of the reward, with the final values of scheduled ones.
+        schedules: of these.
+    """
     box_reward = make_box_reward(reward, params)
     if isinstance(box_reward, GroundingReward):
         # A path such as grounding_rewards.rewards.R4 stands for the boxes' part where that is all of it.
@@ -525,11 +533,12 @@ def score_columns(
         ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
     """
     batches = score_batches(rewards, completions, **columns)
-    first = batches[0]
+    # The same texts were read for all.
+    raws = batches[0].raws
     scored: dict[str, list[Any]] = {
-        "status": [raw.status for raw in first.raws],
-        "rejected": [raw.rejected for raw in first.raws],
-        "boxes": first.pred.counts.tolist(),
+        "status": [raw.status for raw in raws],
+        "rejected": [raw.rejected for raw in raws],
+        "boxes": batches[0].pred.counts.tolist(),
     }
     for reward, batch in zip(rewards, batches, strict=True):
         name = reward.__name__
@@ -551,14 +560,15 @@ def score_batches(
         [[0.2], [0.2]]
     """
     check_alike(rewards)
-    first = rewards[0]
-    read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
-    batches = []
+    # They read alike, so that one of them reads, and watches what was read, for all.
+    first_reward = rewards[0]
+    batch = first_reward._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
+    scored_batches = []
     for reward in rewards:
-        reward._refuse_lost_labels(read.formats)
-        batches.append(scoring.score_batch(read, reward))
-    first._notice_wrong_reading(batches[0])
-    return batches
+        reward._refuse_lost_labels(batch.formats)
+        scored_batches.append(scoring.score_batch(batch, reward))
+    first_reward._notice_wrong_reading(scored_batches[0])
+    return scored_batches
 
 
 def check_alike(rewards: Sequence[GroundingReward]) -> None:
@@ -576,13 +586,12 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
             f"Expected one or more rewards of different names for `rewards`, got {', '.join(names) or 'none'}. "
             "Give each one once."
         )
-    first = rewards[0]
     for reward in rewards[1:]:
         for setting in READING:
-            setting_value, first_value = getattr(reward, setting), getattr(first, setting)
-            if setting_value != first_value:
+            expected_value, setting_value = getattr(rewards[0], setting), getattr(reward, setting)
+            if setting_value != expected_value:
                 raise ValueError(
-                    f"Expected one `{setting}` for all rewards, got {first_value!r} for {names[0]} and "
+                    f"Expected one `{setting}` for all rewards, got {expected_value!r} for {names[0]} and "
                     f"{setting_value!r} for {reward.__name__}. Texts are read once: build the rewards alike, or score "
                     "them one by one."
                 )

@@ -228,16 +228,17 @@ class VLMR1DetectionReward(PublishedReward):
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         """The mean over ten thresholds of the average precision, times `min(1, m / n)`."""
         iou = pairwise_iou(p, g)
-        total = 0.0
+        ap_sum = 0.0
         for threshold in np.arange(10, 20) / 20:
-            free, hits = iou.copy(), np.zeros(len(p), dtype=bool)
-            for i, row in enumerate(free):
+            free_iou, hits = iou.copy(), np.zeros(len(p), dtype=bool)
+            for i, row in enumerate(free_iou):
                 best = int(np.argmax(row))
                 if row[best] >= threshold:
                     hits[i] = True
-                    free[:, best] = 0.0
-            total += average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
-        return total / 10 * min(1.0, len(g) / len(p))
+                    # Its reference box is taken: the boxes behind find no overlap with it.
+                    free_iou[:, best] = 0.0
+            ap_sum += average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
+        return ap_sum / 10 * min(1.0, len(g) / len(p))
 
 
 class MedGroundR1Reward(_FirstBoxReward):
@@ -277,14 +278,16 @@ class VisualRFTReward(PublishedReward):
 
     def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         """`Σ IoU` of the hits over `max(n, m)`, repeated boxes left out."""
-        iou = pairwise_iou(list(dict.fromkeys(map(tuple, p.tolist()))), g)
-        total = 0.0
+        distinct_boxes = list(dict.fromkeys(map(tuple, p.tolist())))
+        iou = pairwise_iou(distinct_boxes, g)
+        iou_sum = 0.0
         for row in iou:
             best = int(np.argmax(row))
             if row[best] > 0.5:
-                total += row[best]
+                iou_sum += row[best]
+                # Its reference box is taken: the boxes behind find no overlap with it.
                 iou[:, best] = 0.0
-        return total / max(len(iou), len(g))
+        return iou_sum / max(len(distinct_boxes), len(g))
 
 
 class PerceptionR1Reward(_FirstBoxReward):
@@ -376,6 +379,7 @@ class VisionReasonerReward(PublishedReward):
         with np.errstate(invalid="ignore"):
             is_near = np.abs(p[:, None] - g).mean(axis=2) < 10
         credits = (pairwise_iou(p + far_edge, g + far_edge) > 0.5).astype(np.float64) + is_near
+        # Overlaps, which are matched, are at most 1.
         matched = match_batch(credits[None] / 2, 0.0, matching="hungarian")[0]
         pairs = matched >= 0
         return credits[pairs, matched[pairs]].sum() / max(len(p), len(g))

@@ -142,13 +142,14 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
         >>> make_box_reward(lambda pred, gt: float(len(pred) == len(gt)), {}).score([], [])
         1.0
     """
-    is_object = callable(reward) or hasattr(reward, "score")
-    # Anything else is a name, or a mistake in the place of one.
-    factory, name = (reward, name_of(reward)) if is_object else (look_up(reward), reward)
+    factory, name = reward, name_of(reward)
+    if not callable(reward) and not hasattr(reward, "score"):
+        # A name or a path, or a mistake in the place of one.
+        factory, name = look_up(reward), reward
     is_class = inspect.isclass(factory)
     # It is a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
     is_ready = not callable(factory) or (hasattr(factory, "score") and not is_class)
-    arguments = [] if is_ready else [parameter.name for parameter in _parameters(factory)]
+    arguments = [] if is_ready else _parameter_names(factory)
     is_function = not is_class and "pred" in arguments and "gt" in arguments
     if params and (is_ready or is_function):
         raise ParameterError(f"Expected no parameters for `{name}`, got {', '.join(params)}. A class takes them.")
@@ -172,9 +173,9 @@ def look_up(name: str) -> Any:
         >>> look_up("R3").__name__
         'MeanIoUReward'
     """
-    for registry in (REGISTRY, PUBLISHED):
-        if isinstance(name, str) and name in registry:
-            return registry[name]
+    factories = {**PUBLISHED, **REGISTRY}
+    if isinstance(name, str) and name in factories:
+        return factories[name]
     if isinstance(name, str) and "." in name:
         module, _, attribute = name.rpartition(".")
         try:
@@ -246,8 +247,9 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     try:
         signature.bind(**params)
     except TypeError as error:
-        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        legal = [option.name for option in signature.parameters.values() if option.kind in by_name]
+        named_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        legal = [option.name for option in signature.parameters.values() if option.kind in named_kinds]
+        # Without an unknown one, a parameter that the factory needs is missing: then all that came are shown.
         unknown = [param for param in params if param not in legal]
         raise ParameterError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown or params)) or 'none'} "
@@ -271,7 +273,7 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
     """
     if kwargs is None:
         return [{} for _ in rewards]
-    mappings: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
+    mappings: Sequence[Any] = kwargs if isinstance(kwargs, list | tuple) else [kwargs]
     if len(mappings) == len(rewards) and all(params is None or isinstance(params, Mapping) for params in mappings):
         return [dict(params or {}) for params in mappings]
     expected = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
@@ -282,13 +284,16 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
 
 
 def _origin(factory: Factory) -> tuple[Any, Any]:
-    """Where a factory was defined, the same when a cell of a notebook runs again; an object without a name is new."""
+    """The module and the name of a factory, the same when a cell of a notebook runs again.
+
+    An object without a name, such as a partial, is its own origin.
+    """
     return getattr(factory, "__module__", None), getattr(factory, "__qualname__", id(factory))
 
 
-def _parameters(factory: Factory) -> list[inspect.Parameter]:
-    """The parameters of a factory; none for a built-in without a signature."""
+def _parameter_names(factory: Factory) -> list[str]:
+    """The names of the parameters of a factory; none for a built-in without a signature."""
     try:
-        return list(inspect.signature(factory).parameters.values())
+        return list(inspect.signature(factory).parameters)
     except ValueError:
         return []

@@ -14,7 +14,7 @@ from typing import Any
 
 from grounding_rewards.common.validation import SOME_SHARE, Interval, check_keys, check_number, check_word
 
-#: How a value goes from 0, `from`, to 1, `to`, while `u` does: `u` is the share of the way in time, in [0, 1].
+#: By kind of schedule: from the share of its time that is over to the share of the way from `from` to `to`.
 _CURVES: dict[str, Callable[[float], float]] = {
     "linear": lambda u: u,
     "cosine": lambda u: (1 - math.cos(math.pi * u)) / 2,
@@ -25,7 +25,9 @@ _SELF_PACED = "self_paced"
 SCHEDULES = (*_CURVES, _SELF_PACED)
 #: What a self-paced parameter can follow.
 FOLLOWED = ("hit_rate",)
-_STEPS_OF_THE_WAY = 8
+# Moves of a self-paced parameter from one end to the other, unless `by` says otherwise.
+_MOVES = 8
+# Any finite number.
 _ANY = Interval(-math.inf)
 
 
@@ -59,8 +61,8 @@ class Schedule:
         return (1 - c) * self.start + c * self.to
 
     def __str__(self) -> str:
-        time = f"at {self.over:g}" if self.kind == "step" else f"over the first {self.over:g}"
-        return f"{self.kind} from {self.start:g} to {self.to:g} {time} of training"
+        period = f"at {self.over:g}" if self.kind == "step" else f"over the first {self.over:g}"
+        return f"{self.kind} from {self.start:g} to {self.to:g} {period} of training"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class SelfPaced:
 
     Example:
         >>> tightening = SelfPaced(window=200, start=0.1, to=0.5, rate=0.5, by=0.15)
-        >>> [tightening.value(times) for times in range(5)]
+        >>> [tightening.value(moves) for moves in range(5)]
         [0.1, 0.25, 0.4, 0.5, 0.5]
     """
 
@@ -92,11 +94,11 @@ class SelfPaced:
     rate: float
     by: float
 
-    def value(self, times: int) -> float:
+    def value(self, moves: int) -> float:
         """The value after this many moves of `by` from `start`; `to` once it is reached."""
         whole_way = self.to - self.start
         # 3 · 0.05 is 0.15000000000000002: what is logged and compared should be the number that was meant
-        distance = round(times * self.by, 12)
+        distance = round(moves * self.by, 12)
         if distance >= abs(whole_way):
             return self.to
         return round(self.start + math.copysign(distance, whole_way), 12)
@@ -120,17 +122,6 @@ def is_self_paced(schedules: Schedules) -> bool:
         False
     """
     return any(isinstance(schedule, SelfPaced) for _, schedule in schedules)
-
-
-def is_schedule(value: object) -> bool:
-    """Whether this value of a parameter is meant as a schedule.
-
-    Example:
-        >>> is_schedule({"schedule": "linear"}), is_schedule({"from": 0.1, "to": 0.5}), is_schedule(0.5)
-        (True, True, False)
-    """
-    # One of its keys is enough: what is missing or wrong `read_schedule` says.
-    return isinstance(value, Mapping) and not {"schedule", "from", "to"}.isdisjoint(value)
 
 
 def read_schedule(parameter: str, value: Mapping[str, Any]) -> Schedule | SelfPaced:
@@ -189,9 +180,9 @@ def _read_self_paced(parameter: str, value: Mapping[str, Any], start: float, to:
             "images with findings: 200 is usual."
         )
     rate = check_number(f"rate of {parameter}", value.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
-    by = value.get("by", abs(to - start) / _STEPS_OF_THE_WAY)
     by_hint = "It is the length of a step, in either direction."
-    return SelfPaced(window, start, to, rate, check_number(f"by of {parameter}", by, Interval(above=True), by_hint))
+    by = check_number(f"by of {parameter}", value.get("by", abs(to - start) / _MOVES), Interval(above=True), by_hint)
+    return SelfPaced(window, start, to, rate, by)
 
 
 def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedules]:
@@ -210,7 +201,8 @@ def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule
     final = dict(params)
     schedules = []
     for name, value in params.items():
-        if is_schedule(value):
+        # One of its keys is enough: what is missing or wrong `read_schedule` says.
+        if isinstance(value, Mapping) and not {"schedule", "from", "to"}.isdisjoint(value):
             schedule = read_schedule(name, value)
             final[name] = schedule.to
             schedules.append((name, schedule))
@@ -237,12 +229,12 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
     names = set(getattr(box_reward, "__dict__", {}))
     if is_dataclass:
         names = {option.name for option in dataclasses.fields(box_reward) if option.init}
-    lacking = [name for name in values if name not in names]
-    if lacking:
-        raise ValueError(
-            f"Expected an attribute `{lacking[0]}` of {type(box_reward).__name__} for a schedule of it, got none. Keep "
-            f"the parameter as `self.{lacking[0]}`, and read it in `score`."
-        )
+    for name in values:
+        if name not in names:
+            raise ValueError(
+                f"Expected an attribute `{name}` of {type(box_reward).__name__} for a schedule of it, got none. Keep "
+                f"the parameter as `self.{name}`, and read it in `score`."
+            )
     if is_dataclass:
         return dataclasses.replace(box_reward, **values)
     changed = copy.copy(box_reward)
@@ -270,7 +262,7 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
     """
     if trainer_state is not None:
         if trainer_state.max_steps < 1:
-            # An evaluation alone takes the final values.
+            # An evaluation without a training, which takes the final values.
             return 1.0
         return min(trainer_state.global_step / trainer_state.max_steps, 1.0)
     if step is None and max_steps is None:
@@ -310,14 +302,15 @@ class Pace:
 
     def __init__(self, reward: Any) -> None:
         self._paced = {name: schedule for name, schedule in reward.schedules if isinstance(schedule, SelfPaced)}
-        self._moved = dict.fromkeys(self._paced, 0)
+        # Of each parameter how often it has moved, and the hits and findings of the latest completions.
+        self._moves = dict.fromkeys(self._paced, 0)
         self._windows: dict[str, list[tuple[int, int]]] = {name: [] for name in self._paced}
         self.noted: list[tuple[int, int]] = []
 
     @property
     def values(self) -> dict[str, float]:
         """The present value of every self-paced parameter."""
-        return {name: paced.value(self._moved[name]) for name, paced in self._paced.items()}
+        return {name: paced.value(self._moves[name]) for name, paced in self._paced.items()}
 
     def note(self, hits: Iterable[int], findings: Iterable[int]) -> None:
         """Note how many of its findings each completion has hit; those on images without findings are left out."""
@@ -335,19 +328,19 @@ class Pace:
         new = list(self.noted if noted is None else noted)
         self.noted = []
         for name, paced in self._paced.items():
-            # The oldest ones go; after a move the older half of what counted goes too.
             window = [*self._windows[name], *new][-paced.window :]
             hits = sum(hit_count for hit_count, _ in window)
             findings = sum(finding_count for _, finding_count in window)
             if len(window) == paced.window and hits >= paced.rate * findings:
-                if paced.value(self._moved[name]) != paced.to:
-                    self._moved[name] += 1
+                if paced.value(self._moves[name]) != paced.to:
+                    self._moves[name] += 1
+                # What was hit at the value before says less about the next one.
                 window = window[paced.window // 2 :]
             self._windows[name] = window
 
     def state(self) -> dict[str, Any]:
         """All that the next steps depend on, as plain values."""
-        return {name: {"moved": self._moved[name], "window": list(self._windows[name])} for name in self._paced}
+        return {name: {"moved": self._moves[name], "window": list(self._windows[name])} for name in self._paced}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Set what :meth:`state` returned in an earlier process, to go on from there.
@@ -361,7 +354,7 @@ class Pace:
                 "Go on with the reward with which the training began."
             )
         for name in self._paced:
-            self._moved[name] = int(state[name]["moved"])
+            self._moves[name] = int(state[name]["moved"])
             self._windows[name] = [(int(hits), int(findings)) for hits, findings in state[name]["window"]]
 
 

@@ -92,8 +92,9 @@ class Scored(Batch):
         explanations = self.outcomes.explanations(self.reasons(), self.parsed(), self.readers)
         for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
-                # The outcomes have broken boxes where these stood; an index of the boxes read skips those before it.
-                broken_indices = [box.place + before for before, box in enumerate(raw.broken)]
+                # In the outcomes each broken box stands behind its `place` complete ones and the broken ones before it.
+                # An index of the boxes that were read is smaller by the broken ones in front of it.
+                broken_indices = [box.place + earlier for earlier, box in enumerate(raw.broken)]
                 explanations[k] = replace(
                     explanation,
                     matches=tuple((i - bisect(broken_indices, i), j) for i, j in explanation.matches),
@@ -131,31 +132,31 @@ def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int
     # Complete boxes that count.
     n = read - ignored
     broken = scored - n
-    if not ignored and n == 0 and raw.status != "empty":
+    if read == 0 and raw.status != "empty":
         rejected = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
         return f"{raw.status}: {rejected or 'no complete box and no no-finding statement'}"
-    but_ignored = f", {ignored} {_boxes(ignored)} ignored" if ignored else ""
+    but_ignored = f", {ignored} {_box_noun(ignored)} ignored" if ignored else ""
     if m == 0:
         if n or broken:
-            false_boxes = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+            false_boxes = f"{n} {_box_noun(n)}" if n else f"{broken} broken {_box_noun(broken)}"
             return f"{false_boxes} where there is nothing to find{but_ignored}"
         if ignored:
             return ("nothing to find" if raw.status == "boxes" else raw.status) + but_ignored
         return "nothing to find, and says so"
-    if n == 0 and not ignored:
+    if read == 0:
         return f"says there is nothing, misses {m}"
     reason = f"{tp} of {m} found"
     if n > tp:
-        reason += f", {n - tp} false {_boxes(n - tp)}"
+        reason += f", {n - tp} false {_box_noun(n - tp)}"
     if broken:
-        reason += f", {broken} broken {_boxes(broken)}"
+        reason += f", {broken} broken {_box_noun(broken)}"
     reason += but_ignored
     if tp:
         reason += f", mean IoU {mean_iou:.2f}"
     return reason
 
 
-def _boxes(count: int) -> str:
+def _box_noun(count: int) -> str:
     """The noun behind this number of boxes."""
     return "box" if count == 1 else "boxes"
 
@@ -172,6 +173,7 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     """
     box_reward, raws = reward.box_reward, batch.raws
     pred, gt, ignore = _with_broken_boxes(raws, batch.pred), batch.references.boxes, batch.ignore
+    # Most texts state no confidences: then there is no array of them.
     scores = None
     stated_scores = list(chain.from_iterable(with_broken(raw.scores, raw.broken, _SCORE_OF) for raw in raws))
     if not {None}.issuperset(stated_scores):
@@ -193,10 +195,10 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     # The reference boxes as the reward takes them; `gt` stays in pixels, for the log.
     scored_gt = gt
     if isinstance(box_reward, BoxReward | PublishedReward) and box_reward.normalised_boxes:
-        sizes = _image_sides(batch, box_reward)
-        sizes = sizes if rows is None else sizes[rows]
-        pred, scored_gt = _normalised(pred, sizes), _normalised(gt, sizes)
-        ignore = None if ignore is None else _normalised(ignore, sizes)
+        sides = _image_sides(batch, box_reward)
+        sides = sides if rows is None else sides[rows]
+        pred, scored_gt = _normalised(pred, sides), _normalised(gt, sides)
+        ignore = None if ignore is None else _normalised(ignore, sides)
     outcomes = score_boxes(box_reward, pred, scored_gt, scores, ignore=ignore, labels=labels)
     if not all(earns_bonus):
         # On an image without findings the other texts earn nothing.
@@ -234,19 +236,19 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: one is not known, or is no size.
     """
-    sizes = batch.sizes[:, :2]
-    has_size = positive_sizes(sizes).all(axis=1)
+    sides = batch.sizes[:, :2]
+    has_size = positive_sizes(sides).all(axis=1)
     if not has_size.all():
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
             f"none for image {int(has_size.argmin())}. Add the columns `width` and `height`."
         )
-    return sizes
+    return sides
 
 
-def _normalised(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
-    """Boxes in pixels as fractions of the width and height of their images, which `sizes` has, ``(n, 2)``."""
-    return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
+def _normalised(boxes: BoxBatch, sides: NDArray[np.float64]) -> BoxBatch:
+    """Boxes in pixels as fractions of the width and height of their images, which are `sides`, ``(n, 2)``."""
+    return BoxBatch(boxes.flat / np.repeat(np.tile(sides, 2), boxes.counts, axis=0), boxes.counts)
 
 
 def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
@@ -256,10 +258,11 @@ def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
     """
     if not any(raw.broken for raw in raws):
         return pred
-    broken = np.array([len(raw.broken) for raw in raws], dtype=np.int64)
-    starts = np.repeat(np.cumsum(pred.counts) - pred.counts, broken)
-    places = starts + np.array([box.place for raw in raws for box in raw.broken], dtype=np.int64)
-    return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
+    broken_counts = np.array([len(raw.broken) for raw in raws], dtype=np.int64)
+    # For each broken box the index of its completion's first box, in the boxes of all completions.
+    first_indices = np.repeat(np.cumsum(pred.counts) - pred.counts, broken_counts)
+    indices = first_indices + np.array([box.place for raw in raws for box in raw.broken], dtype=np.int64)
+    return BoxBatch(np.insert(pred.flat, indices, np.nan, axis=0), pred.counts + broken_counts)
 
 
 def score_boxes(
@@ -287,7 +290,8 @@ def score_boxes(
         values.append(box_reward.score(p[~ignored[: len(p)]], g))
     try:
         rewards = [float(value) for value in values]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
+        # Refused below, like a number that is not finite.
         rewards = [math.nan]
     if not np.isfinite(rewards).all():
         raise ValueError(
@@ -353,10 +357,10 @@ def columns_of(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, floa
     }
 
 
-#: The name of the column, after the reward's: `R4/row`.
+#: The name, after the reward's, of the column that :func:`logged_rows` writes: `R4/row`.
 ROW_COLUMN = "row"
 
-_IMAGE = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
+_IMAGE_COLUMNS = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
 def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
@@ -383,8 +387,9 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
         {"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}
     """
     columns, n = batch.columns, len(texts)
-    image_columns = {name: column_of(columns, name, n) for name in _IMAGE}
+    image_columns = {name: column_of(columns, name, n) for name in _IMAGE_COLUMNS}
     if image_columns["width"] is None:
+        # The sizes that were read of the images themselves.
         for side, sizes in zip(SIZE_COLUMNS, batch.sizes.T.tolist(), strict=True):
             image_columns[side] = [None if math.isnan(size) else size for size in sizes]
     rows = []
@@ -397,19 +402,15 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             "text": batch.texts[k] if batch.texts[k] != texts[k] else None,
             **scheduled,
             "pred": [list(map(finite_or_none, box)) for box in parsed.boxes.tolist()],
-            "pred_labels": _if_any(parsed.labels),
-            "pred_scores": _if_any(parsed.scores),
+            # None where no box has one.
+            "pred_labels": None if {None}.issuperset(parsed.labels) else parsed.labels,
+            "pred_scores": None if {None}.issuperset(parsed.scores) else parsed.scores,
         }
         stated = {name: value for name, value in row.items() if value is not None}
-        rows.append(json.dumps(stated, separators=(",", ":"), default=_plain))
+        rows.append(json.dumps(stated, separators=(",", ":"), default=_json_value))
     return rows
 
 
-def _if_any(values: Sequence[Any]) -> list[Any] | None:
-    """The values as a list; None where all of them are None."""
-    return None if all(value is None for value in values) else list(values)
-
-
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value that JSON does not know: an array or a number of numpy as a list or a number, any other as its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

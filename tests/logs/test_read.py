@@ -80,11 +80,6 @@ def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
     assert csv.field_size_limit() == before
 
 
-def test_images_stay_on_the_disk(tmp_path: Path) -> None:
-    path = write(tmp_path / "log.parquet", [{"completion": "[]", "image": {"path": "image.png"}}])
-    assert read.read_completions([path]).rows == [{"completion": "[]"}]
-
-
 @pytest.mark.parametrize(("rows", "columns"), table("logs/rows", "several_columns_with_text"))
 def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"got (.*)\. Name it with --text-column") as refusal:

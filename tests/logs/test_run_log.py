@@ -18,10 +18,6 @@ def test_a_model_that_was_trained_with_tools_is_told_that_it_has_none(name, conf
     assert all("here it answers without tools" in note for note in notes)
 
 
-def test_a_model_of_no_run_is_passed_over(tmp_path):
-    assert tool_notes(str(tmp_path)) == tool_notes("Qwen/Qwen3-VL-4B-Instruct") == []
-
-
 @pytest.mark.parametrize("path", [".", "log.parquet", "../completions"])
 def test_a_run_is_found_from_within_its_folder(path, tmp_path, monkeypatch):
     folder = tmp_path / "r2" / "completions"

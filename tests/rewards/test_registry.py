@@ -86,7 +86,7 @@ def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(mon
     [
         *table("rewards/cases", "what_cannot_be_built_is_refused"),
         *table("rewards/wrong_parameters", "wrong"),
-        ("R5", {"iou_breakpoints": None}, "iou_breakpoints"),
+        *(("R5", {"iou_breakpoints": points}, "iou_breakpoints") for points in (None, [10**400])),
         (READY, {"beta": 1}, "A class takes them"),
         (lambda a, b: 0.0, {}, "missing a required argument: 'a'"),
         (gr.rewards.R4, {}, "reads texts already"),
@@ -106,7 +106,7 @@ def test_what_cannot_be_registered_is_refused(name, factory):
     assert REGISTRY["R1"] is not Coverage
 
 
-@pytest.mark.parametrize("score", [None, "a", float("nan"), [0.5, 0.5]])
+@pytest.mark.parametrize("score", [None, "a", float("nan"), 10**400, [0.5, 0.5]])
 def test_a_score_that_is_no_number_is_refused(score):
     reward = gr.get_reward(lambda pred, gt: score, box_format="qwen3-vl")
     with pytest.raises(ValueError, match=r"Expected finite numbers for the score of FunctionReward, got \["):
