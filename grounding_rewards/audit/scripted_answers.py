@@ -151,8 +151,8 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
         'honest: IoU 0.75, half found, 0.5 false boxes'
     """
     share = {1.0: "all found", 0.5: "half found"}.get(recall, f"{recall:g} found")
-    false = f", {false_boxes:g} false boxes" if false_boxes else ""
-    return f"honest: IoU {iou:g}, {share}{false}"
+    addition = f", {false_boxes:g} false boxes" if false_boxes else ""
+    return f"honest: IoU {iou:g}, {share}{addition}"
 
 
 #: The name of the honest answer from which most dishonest ones are made.

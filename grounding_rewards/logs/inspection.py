@@ -30,8 +30,6 @@ MOST_UNPARSEABLE = 0.1
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
 
-Track = Callable[[Sequence[Any]], Iterable[Any]]
-
 
 @dataclass(frozen=True)
 class Inspection:
@@ -128,7 +126,7 @@ def inspect_completions(
     *,
     sizes: Mapping[str, float | None] | None = None,
     prompt_opens_thinking: bool = False,
-    track: Track = iter,
+    track: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Inspection:
     """Read a log of completions, and compare the numbers of those with reference boxes with these.
 

@@ -189,14 +189,14 @@ def _rows_of_last_step(log: Log, groups: dict[str, list[int]]) -> tuple[dict[str
     last_steps = {name: max(steps[k] for k in rows) for name, rows in groups.items()}
     last_rows = {name: [k for k in rows if steps[k] == last_steps[name]] for name, rows in groups.items()}
     earlier_count = len(log.rows) - sum(map(len, last_rows.values()))
-    if not earlier_count:
-        return groups, list(log.notes)
-    note = (
-        "The log is of a training: of each image the answers of its last step are taken, which is from "
-        f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier_count} earlier ones are left out. "
-        "They are of a model that was still learning."
-    )
-    return last_rows, [*log.notes, note]
+    notes = list(log.notes)
+    if earlier_count:
+        notes.append(
+            "The log is of a training: of each image the answers of its last step are taken, which is from "
+            f"{min(last_steps.values()):g} to {max(last_steps.values()):g}, and {earlier_count} earlier ones are left "
+            "out. They are of a model that was still learning."
+        )
+    return last_rows, notes
 
 
 def _groups_of_several(log: Log, group_size: int | None) -> tuple[list[list[int]], list[str]]:

@@ -290,6 +290,8 @@ class SoftF1Reward(BetaReward):
         if self.overlap != "iou":
             closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
             if self.overlap != "nwd":
+                # Boxes that overlap are close. The Wasserstein distance compares sizes itself; here they are compared,
+                # so that the whole image, which overlaps every finding, earns no more than it covers.
                 closeness = np.where(iou > 0, 1.0, closeness) * _size_ratio(pred, gt)
             overlap = (1 - APART) * iou + APART * closeness
         return QUALITIES[self.quality](overlap)

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.audit_images import (
-    Size,
-    cut_box,
-    images_of,
-    stray_box,
-    with_small_findings,
-)
+from grounding_rewards.audit.audit_images import Size, cut_box, images_of, stray_box, with_small_findings
 from grounding_rewards.audit.scripted_answers import BREAKS, HONEST, KINDS, SCRIPTED_ANSWERS, Item, Reply, honest, write
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
@@ -23,10 +17,7 @@ ROWS = [
     {"boxes": np.array([[0, 0, 100, 80]]), "labels": [None], "width": 100, "height": 80},
 ]
 IMAGES = images_of(ROWS)
-IMAGES_BY_SET = {
-    "": IMAGES,
-    "small": with_small_findings(IMAGES),
-}
+IMAGES_BY_SET = {"": IMAGES, "small": with_small_findings(IMAGES)}
 BY_NAME = {script.name: script for script in SCRIPTED_ANSWERS}
 
 
@@ -89,6 +80,7 @@ def test_honest_policies_find_as_much_as_they_say():
     [
         ([], "Expected images for the audit, got none"),
         ([{"boxes": []}], "Expected `width` and `height` for the image in row 0, got None and None"),
+        ([{"boxes": [], "width": 9, "height": 10**400}], "for the image in row 0, got 9 and 10+"),
     ],
 )
 def test_wrong_images_are_refused(rows, message):

@@ -54,16 +54,9 @@ def test_labels_that_are_missing_are_asked_for(labels, named):
 
 @pytest.mark.parametrize("no_labels", [[], None])
 def test_a_normal_image_has_nothing_to_name(no_labels):
-    columns = {
-        "boxes": [[], [A]],
-        "labels": [no_labels, ["mass"]],
-        "width": [50, 50],
-        "height": [50, 50],
-        "resized_width": [50, 50],
-        "resized_height": [50, 50],
-    }
-    reward = gr.get_reward("R3", box_format="qwen2.5-vl", label_matching="exact")
-    assert reward(["[]", '[{"bbox_2d": [0, 0, 10, 10], "label": "mass"}]'], **columns) == [0.2, 1.0]
+    columns = {"boxes": [[], [A]], "labels": [no_labels, ["mass"]], "width": [50, 50], "height": [50, 50]}
+    reward = gr.get_reward("R3", box_format="qwen3-vl", label_matching="exact")
+    assert reward(["[]", '[{"bbox_2d": [0, 0, 200, 200], "label": "mass"}]'], **columns) == [0.2, 1.0]
 
 
 def labelled(boxes):
