@@ -69,12 +69,13 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
         >>> [is_placeholder(box, "Normal", (64, 64)) for box in ([0, 0, 64, 64], [9, 9, 30, 40])]
         [True, False]
     """
-    if isinstance(label, str) and label.strip() and not label.strip().isdecimal():
-        if not _names_nothing(label):
-            return False
-        encloses_nothing = not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area"
-        return encloses_nothing or (size is not None and image_share(box, size) >= WHOLE_IMAGE)
-    return isinstance(box, list | tuple) and len(box) == 4 and tuple(box) in PLACEHOLDERS
+    if not isinstance(label, str) or not label.strip() or label.strip().isdecimal():
+        # A missing label, or the number of a class, tells nothing, so that only the usual boxes of such rows count.
+        return isinstance(box, list | tuple) and tuple(box) in PLACEHOLDERS
+    if not _names_nothing(label):
+        return False
+    encloses_nothing = not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area"
+    return encloses_nothing or (size is not None and image_share(box, size) >= WHOLE_IMAGE)
 
 
 @lru_cache(maxsize=4096)
@@ -83,8 +84,8 @@ def _names_nothing(label: str) -> bool:
     words = " ".join(label.replace("_", " ").split()).casefold()
     words = _DENIAL.sub(r"no \1", words)
     # "Normal lung" may name a place: without "no" only a single word counts.
-    is_denial = words.startswith("no ") or " " not in words
-    return is_denial and not is_null_label(label) and states_nothing(f"{words}.")
+    may_deny = words.startswith("no ") or " " not in words
+    return may_deny and not is_null_label(label) and states_nothing(f"{words}.")
 
 
 def image_share(box: Any, size: tuple[float, float]) -> float:
@@ -173,13 +174,17 @@ class MistakenConvention(NamedTuple):
 
 
 def find_convention(
-    boxes: Boxes, image: np.ndarray, sizes: np.ndarray, resized: np.ndarray | None = None, min_images: int = _MIN_IMAGES
+    boxes: Boxes,
+    image_numbers: np.ndarray,
+    sizes: np.ndarray,
+    resized: np.ndarray | None = None,
+    min_images: int = _MIN_IMAGES,
 ) -> MistakenConvention | None:
     """Find the convention of boxes that are not x1, y1, x2, y2 in pixels; None if they are, or follow none.
 
     Args:
         boxes: (n, 4), four finite numbers each.
-        image: (n,), the number of the image of each box, rising.
+        image_numbers: (n,), the number of the image of each box, rising.
         sizes: (n, 2), width and height of the image.
         resized: (n, 2), width and height at which the model sees it; nan if that is not known.
         min_images: fewest images that have to show it.
@@ -191,22 +196,23 @@ def find_convention(
     """
     if not len(boxes):
         return None
-    # The index of the first box of each image.
-    first = np.flatnonzero(np.diff(image, prepend=-1))
-    images = len(first)
+    # The index of the first box of each image, at which the boxes of an image begin.
+    starts = np.flatnonzero(np.diff(image_numbers, prepend=-1))
+    images = len(starts)
     fractions = boxes / np.tile(sizes, 2)
     is_turned = (boxes[:, 0] > boxes[:, 2]) | (boxes[:, 1] > boxes[:, 3])
     is_far_off = np.maximum(-fractions.min(axis=1), fractions.max(axis=1) - 1) > _FAR
-    # Images with a box that is no box of xyxy.
-    is_misfit = np.logical_or.reduceat(is_turned | is_far_off, first)
+    # Whether an image has a box that is no box of xyxy.
+    is_misfit = np.logical_or.reduceat(is_turned | is_far_off, starts)
     misfits = int(is_misfit.sum())
     if misfits >= max(min_images, _MIN_SHARE * images):
-        convention = _order_of(boxes, sizes, first, is_misfit)
+        convention = _find_order(boxes, sizes, starts, is_misfit)
         if convention is not None:
             return convention
         words = f"The boxes of {misfits} of {images} images reach far over the edge"
         advice = f"{_WHOLE}, or if only some are drawn so"
     elif len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT:
+        # Findings are everywhere on images: these boxes were drawn on smaller ones.
         words, advice = "All boxes lie in the upper left corner of their images", _WHOLE
     else:
         return None
@@ -216,29 +222,33 @@ def find_convention(
     return MistakenConvention("wrong-frame", f"{words}; the numbers fit {frame.name}.", f"{advice}: {frame.fix}")
 
 
-def _order_of(boxes: Boxes, sizes: np.ndarray, first: np.ndarray, is_misfit: np.ndarray) -> MistakenConvention | None:
+def _find_order(
+    boxes: Boxes, sizes: np.ndarray, starts: np.ndarray, is_misfit: np.ndarray
+) -> MistakenConvention | None:
     """The order in which the boxes of most misfitting images are on their images; None if nearly all fit in none.
 
     Args:
         boxes: as for :func:`find_convention`.
         sizes: likewise.
-        first: (images,), the index of the first box of each image.
+        starts: (images,), the index of the first box of each image.
         is_misfit: (images,), whether the image has a box that does not fit as xyxy.
     """
-    best_order, best_fit, best_count = MISTAKEN_ORDERS[0], is_misfit, -1
+    best_order, best_fits, best_count = MISTAKEN_ORDERS[0], is_misfit, -1
     for order in MISTAKEN_ORDERS:
         is_inside = inside_image(order.to_xyxy(boxes) / np.tile(sizes, 2), _TOLERANCE)
-        fit = np.logical_and.reduceat(is_inside, first)
-        fitting = int(fit[is_misfit].sum())
+        # Whether all boxes of an image are inside it.
+        fits = np.logical_and.reduceat(is_inside, starts)
+        fitting = int(fits[is_misfit].sum())
         # The first of equal ones stays: it is the likeliest mistake.
         if fitting > best_count:
-            best_order, best_fit, best_count = order, fit, fitting
+            best_order, best_fits, best_count = order, fits, fitting
     misfits = int(is_misfit.sum())
     if best_count < _MIN_AGREEMENT * misfits:
         return None
-    words = f"As x1, y1, x2, y2, the boxes of {misfits} of {len(first)} images do not fit"
+    words = f"As x1, y1, x2, y2, the boxes of {misfits} of {len(starts)} images do not fit"
     words += f"; of {best_count} they do as {best_order.name}."
-    advice = _WHOLE if best_fit.mean() >= _MIN_AGREEMENT else _PART
+    # Where the boxes of other images do not fit in this order, only some are written in it.
+    advice = _WHOLE if best_fits.mean() >= _MIN_AGREEMENT else _PART
     return MistakenConvention("box-order", words, f"{advice}: {best_order.fix}", best_order)
 
 
@@ -247,7 +257,7 @@ _PART = "Find out which source these rows come from, and convert it alone"
 
 
 class _Frame(NamedTuple):
-    """A frame in which boxes may be: its name, its sides (n, 2) for each box, and a line of Python that corrects it."""
+    """A frame in which boxes may be: its name, its sides (n, 2) for each box, and the Python that corrects boxes."""
 
     name: str
     sides: np.ndarray
@@ -269,15 +279,16 @@ def _find_frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> 
     if resized is not None and not np.isnan(resized).any():
         frames.append(_Frame("the resized image", resized, _SCALED.format("resized_width", "resized_height")))
     # Ranked by the number of boxes inside, then by the smaller area.
-    best, best_rank = None, (_MIN_AGREEMENT * len(boxes), -np.inf)
+    best_frame, best_rank = None, (_MIN_AGREEMENT * len(boxes), -np.inf)
     for frame in frames:
         inside = inside_image(boxes / np.tile(frame.sides, 2), _TOLERANCE).sum()
+        rank = (float(inside), -float(frame.sides.prod(axis=1).mean()))
+        # A frame that is too large has all boxes in its upper left quarter.
         is_right, is_lower = ((boxes[:, :2] + boxes[:, 2:]) / 2 >= frame.sides / 2).T
         boxes_in_quarters = np.bincount(2 * is_right + is_lower, minlength=4)
-        rank = (float(inside), -float(frame.sides.prod(axis=1).mean()))
         if boxes_in_quarters.min() >= _MIN_QUARTER * len(boxes) and rank > best_rank:
-            best, best_rank = frame, rank
-    return best
+            best_frame, best_rank = frame, rank
+    return best_frame
 
 
 _SCALED = (

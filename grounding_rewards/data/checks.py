@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 BAD_ROWS = ("refuse", "drop")
 """What is done with rows that cannot be learned from."""
 
-_REQUIRED_COLUMNS = ("prompt", "boxes")
 # Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 # Names that a column of labels may have by mistake.
@@ -104,19 +103,19 @@ def check_dataset(
         if number not in problems:
             references += _references(number, row)
     losses = gold_problems([row for *_, row in references], reward)
-    for (number, reader, _), sentences in zip(references, losses, strict=True):
+    for (number, prefix, _), sentences in zip(references, losses, strict=True):
         for sentence in sentences:
-            problems[number].append(reader + sentence)
+            problems[number].append(prefix + sentence)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     return without_bad_rows(dataset, problems, expected, name, bad_rows)
 
 
 def _add_prompt_problems(problems: dict[int, list[str]], dataset: Dataset) -> None:
-    """Add what is wrong with prompts to the problems by row."""
+    """Add what is wrong with the prompts of a dataset to the problems of its rows, by number."""
     several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         problem = prompt_problem(row["prompt"], several_images=several_images)
-        # No prompt can be written for a box format that is not known, which is said already.
+        # A row has no prompt where none could be written, as for a box format that is not known. Then that is said.
         if row["prompt"] is None and number not in problems:
             problem = "prompt is missing or has no words"
         if problem is not None:
@@ -159,7 +158,7 @@ def without_bad_rows(
             f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct them, or go on without them by "
             "bad_rows: drop:\n" + "\n".join(_problem_lines(problems, ids))
         )
-    said_dropped(len(problems), f"{len(ids)} rows of {name}", _problem_lines(problems, ids))
+    warn_of_dropped(len(problems), f"{len(ids)} rows of {name}", _problem_lines(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
 
@@ -198,10 +197,16 @@ def apply_to_rows(
     return without_bad_rows(dataset, problems, expected, name, bad_rows), results
 
 
-def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
-    """Warn which bad rows are left out."""
+def warn_of_dropped(count: int, total: str, lines: Iterable[str]) -> None:
+    """Warn of bad rows that are left out.
+
+    Args:
+        count: how many there are.
+        total: of how many of which dataset, in words.
+        lines: which they are, and why.
+    """
     verb = "is" if count == 1 else "are"
-    warnings.warn(f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), stacklevel=4)
+    warnings.warn(f"{count} of {total} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), stacklevel=4)
 
 
 def _problem_lines(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
@@ -251,8 +256,8 @@ def row_problems(
     if "sizes" in parts:
         yield from _size_problems(row)
     readers, drawings = row.get("reader_boxes"), _drawings(row)
-    broken = [f"{prefix}boxes is {boxes!r:.200}, not a list" for prefix, boxes, _ in drawings if not _is_list(boxes)]
-    if readers is not None and not (_is_list(readers) and readers):
+    broken = [f"{prefix}boxes is {boxes!r:.200}, not a list" for prefix, boxes, _ in drawings if not is_list(boxes)]
+    if readers is not None and not (is_list(readers) and readers):
         broken.append(f"reader_boxes is {readers!r:.200}, not a list with the boxes of each reader, or None")
     if broken:
         # Whether or not these are asked for, nothing else can be read from such a row.
@@ -274,18 +279,18 @@ def row_problems(
 
 
 def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Whether labels are missing or blank, of the row or of its readers."""
+    """Yield whether labels are missing or blank, of the row or, where they drew its boxes, of its readers."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
-    labels = row.get(column)
-    if labels is None:
+    value = row.get(column)
+    if value is None:
         yield f"{column} is missing, which the reward compares"
         return
+    label_lists = [value] if column == "labels" else value
     # What is no list at all is said where labels are counted.
-    lists = [labels] if column == "labels" else labels if _is_list(labels) else []
-    labels = list(chain.from_iterable(filter(_is_list, lists)))
-    blank = list(filter(is_blank, labels))
-    if blank:
-        yield f"{len(blank)} of {len(labels)} in {column} without a word, which the reward compares"
+    labels = list(chain.from_iterable(filter(is_list, label_lists if is_list(label_lists) else ())))
+    blank_labels = list(filter(is_blank, labels))
+    if blank_labels:
+        yield f"{len(blank_labels)} of {len(labels)} in {column} without a word, which the reward compares"
 
 
 _Drawing = tuple[str, Any, Any]
@@ -295,36 +300,38 @@ _Drawing = tuple[str, Any, Any]
 def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
     """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader."""
     boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
-    readers = row["reader_boxes"] if _is_list(row.get("reader_boxes")) else ()
-    # The reward does not need `boxes` where `reader_boxes` has those of each reader.
-    drawings = [("", () if boxes is None and readers else boxes, row.get("labels"))]
+    box_lists = row["reader_boxes"] if is_list(row.get("reader_boxes")) else ()
+    if boxes is None and box_lists:
+        # The reward does not need `boxes` where `reader_boxes` has those of each reader.
+        boxes = ()
+    drawings = [("", boxes, row.get("labels"))]
     if row.get("ignore_boxes") is not None:
         drawings.append(("ignore_boxes: ", row["ignore_boxes"], None))
-    label_lists: Sequence[Any] = [None] * len(readers)
-    if _is_list(reader_labels) and len(reader_labels) == len(readers):
+    label_lists: Sequence[Any] = [None] * len(box_lists)
+    if is_list(reader_labels) and len(reader_labels) == len(box_lists):
         # A reader without labels has too few of them where others have some.
         label_lists = [labels or () for labels in reader_labels]
-    for index, (reader_boxes, labels) in enumerate(zip(readers, label_lists, strict=True)):
+    for index, (reader_boxes, labels) in enumerate(zip(box_lists, label_lists, strict=True)):
         drawings.append((f"reader {index}: ", reader_boxes, labels))
     return drawings
 
 
 def _label_problems(row: Mapping[str, Any], drawings: Sequence[_Drawing]) -> Iterator[str]:
-    """Where labels are not one for each box, of the row or of its readers."""
+    """Yield where labels are not one for each box, of the row or of its readers."""
     boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
     if reader_labels is not None and row.get("reader_boxes") is None:
         yield "reader_labels without reader_boxes"
     elif reader_labels is not None:
-        count, needed = len(reader_labels) if _is_list(reader_labels) else 0, len(row["reader_boxes"])
-        if count != needed:
-            yield f"reader_labels of {count} readers for reader_boxes of {needed}"
+        labelling_readers = len(reader_labels) if is_list(reader_labels) else 0
+        if labelling_readers != len(row["reader_boxes"]):
+            yield f"reader_labels of {labelling_readers} readers for reader_boxes of {len(row['reader_boxes'])}"
     for prefix, drawn_boxes, labels in drawings:
-        label_count = len(labels) if _is_list(labels) else "no list of"
+        label_count = len(labels) if is_list(labels) else "no list of"
         if labels is not None and label_count != len(drawn_boxes):
             yield f"{prefix}{label_count} labels for {len(drawn_boxes)} boxes"
     if row.get("labels") is None and reader_labels is None and boxes:
         # One for each box under a wrong name; a single word may name the image.
-        names = [name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(boxes)]
+        names = [name for name in _LIKE_LABELS if is_list(row.get(name)) and len(row[name]) == len(boxes)]
         if names:
             yield f"labels is missing, and {names[0]} has one for each box: call it labels"
 
@@ -338,6 +345,15 @@ def is_blank(label: Any) -> bool:
     return not isinstance(label, str) or not label.strip()
 
 
+def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether this is a list or a tuple.
+
+    >>> is_list([]), is_list("mass")
+    (True, False)
+    """
+    return isinstance(value, list | tuple)
+
+
 def is_size(value: Any) -> TypeGuard[float]:
     """Whether this is a side in pixels.
 
@@ -348,7 +364,7 @@ def is_size(value: Any) -> TypeGuard[float]:
 
 
 _Reference = tuple[int, str, Mapping[str, Any]]
-"""Number of a row, who drew it, for messages, and the row as one reader drew it; itself without separate readers."""
+"""Number of a row; the beginning of a message, which says who drew it; and the row with that reader's boxes alone."""
 
 
 def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
@@ -382,16 +398,17 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     if not rows:
         return []
     columns = {}
-    for key in dict.fromkeys(chain(*rows)):
-        if key not in _OF_IMAGES:
-            columns[key] = [row.get(key) for row in rows]
+    for name in dict.fromkeys(chain(*rows)):
+        if name not in _OF_IMAGES:
+            columns[name] = [row.get(name) for row in rows]
     # The answer alone: what the template makes of it is not judged here.
-    reader = replace(reward, prompt_opens_thinking=False)
-    scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    answer_reward = replace(reward, prompt_opens_thinking=False)
+    answers = [gold_answer(row, _box_format(row, reward)) for row in rows]
+    scored_answers = answer_reward.details(completions=answers, **columns)
     gt = [row["boxes"] for row in rows]
 
     def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
-        """The reward of each row for these boxes and labels."""
+        """The reward of each row for these boxes and labels, which a reward of texts alone does not judge."""
         if not reward.judges_boxes:
             return [0.0] * len(gt)
         if not reward.compares_labels:
@@ -399,9 +416,9 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
     full = rewards_of(gt, [row.get("labels") for row in rows])
-    read_boxes = [completion.parsed.boxes for completion in scored]
-    rounded = rewards_of(read_boxes, [completion.parsed.labels for completion in scored])
-    return [list(_losses(row, reward, scored[k], full[k], rounded[k])) for k, row in enumerate(rows)]
+    parsed_answers = [answer.parsed for answer in scored_answers]
+    rounded = rewards_of([parsed.boxes for parsed in parsed_answers], [parsed.labels for parsed in parsed_answers])
+    return [list(_losses(row, reward, scored_answers[k], full[k], rounded[k])) for k, row in enumerate(rows)]
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -431,19 +448,24 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _all_rows(dataset: Dataset, name: str, *, needs_format: bool) -> list[dict[str, Any]]:
-    """The rows with their sizes; a column that is missing, and no row at all, are refused."""
-    columns, sizes = set(dataset.column_names), ("width", "height")
-    needed = list(_REQUIRED_COLUMNS)
-    if "image" not in columns:
-        needed += sizes
+    """The rows with their sizes; a dataset without rows, or without a needed column, is refused.
+
+    Args:
+        dataset: all rows.
+        name: what to call the dataset in the error.
+        needs_format: whether the rows have to say their box format.
+    """
+    needed = ["prompt", "boxes"]
+    if "image" not in dataset.column_names:
+        needed += ["width", "height"]
     if needs_format:
         needed.append("box_format")
-    missing = [column for column in needed if column not in columns]
+    missing = [column for column in needed if column not in dataset.column_names]
     if missing:
         raise ValueError(
-            f"Expected the columns {', '.join((*_REQUIRED_COLUMNS, *sizes, 'box_format'))} for {name}, got "
-            f"{', '.join(sorted(columns))}. Add {', '.join(missing)} (an image column may stand for width and height, "
-            "the reward's own box_format for the last)."
+            f"Expected the columns prompt, boxes, width, height, box_format for {name}, got "
+            f"{', '.join(sorted(dataset.column_names))}. Add {', '.join(missing)} (an image column may stand for width "
+            "and height, the reward's own box_format for the last)."
         )
     rows = list(rows_with_sizes(dataset))
     if not rows:
@@ -487,7 +509,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> Iterator[str]:
-    """Why the box format of a row cannot be used with the reward."""
+    """Yield why the box format of a row, or the reward's own, cannot be used; without a reward only an unknown name."""
     if row.get("box_format") is None and (reward is None or reward.box_format is None):
         if reward is not None:
             yield "box_format is missing"
@@ -514,11 +536,6 @@ def _box_format(row: Mapping[str, Any], reward: GroundingReward | None) -> BoxFo
     return get_box_format(row["box_format"])
 
 
-def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    """Whether this is a list or a tuple."""
-    return isinstance(value, list | tuple)
-
-
 def _losses(
     row: Mapping[str, Any], reward: GroundingReward, scored: Explanation, full: float, rounded: float
 ) -> Iterator[str]:
@@ -534,14 +551,17 @@ def _losses(
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
+        # Then nothing says which of them are lost.
         yield f"its {len(gt)} boxes written in {box_format.name} are read back as {len(read)} ({scored.parsed.status})"
         return
+    # Nothing is lost, or nothing is asked of boxes.
     if not reward.judges_boxes or (len(gt) and scored.reward >= 1.0 - _TOLERANCE):
         return
     earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.fn:
         matched = {gt_index for _, gt_index in scored.matches}
         for index in sorted(set(range(len(gt))) - matched):
+            # Boxes are read in the order in which they were written.
             problem = f"box {index} {_why_lost(gt[[index]], read[[index]], box_format)}"
             if reward.compares_labels:
                 problem += f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"

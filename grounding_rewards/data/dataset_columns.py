@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
-from grounding_rewards.data.checks import apply_to_rows
+from grounding_rewards.data.checks import apply_to_rows, is_list
 from grounding_rewards.data.prompts import (
     LOOKED_FOR,
     conversation,
@@ -60,9 +60,9 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         get_box_format(box_format)
         dataset = with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
-        # What the processor gets may be smaller than the images that boxes were drawn on.
-        is_stored = "image" in dataset.column_names
-        fed = stored_sizes(dataset) if is_stored else zip(dataset["width"], dataset["height"], strict=True)
+        # The image that the processor gets may be smaller than the one that boxes were drawn on.
+        has_images = "image" in dataset.column_names
+        input_sizes = stored_sizes(dataset) if has_images else zip(dataset["width"], dataset["height"], strict=True)
 
         def resize(size: tuple[int | None, int | None] | None) -> tuple[int, int]:
             """The resized width and height of an image of this size."""
@@ -72,7 +72,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
             return resized_size(processor, width, height)
 
         expected = "an image that the processor can resize"
-        dataset, sizes = apply_to_rows(dataset, fed, resize, expected, "dataset", bad_rows)
+        dataset, sizes = apply_to_rows(dataset, input_sizes, resize, expected, "dataset", bad_rows)
         dataset = with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
@@ -110,37 +110,34 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     prompts = column_of(columns, "prompt", dataset.num_rows)
     images = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
     if prompts is not None and not any(prompt is None or isinstance(prompt, str) for prompt in prompts):
+        # All are messages already.
         return images
+    label_lists = [*columns.get("labels", ())]
+    for lists_of_readers in filter(is_list, columns.get("reader_labels", ())):
+        label_lists += lists_of_readers
     # What is no list of labels, and no label, is left to the checks.
-    readers_lists = filter(_is_list, columns.get("reader_labels", ()))
-    labels = chain.from_iterable(filter(_is_list, [*columns.get("labels", ()), *chain.from_iterable(readers_lists)]))
-    everything = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
+    labels = chain.from_iterable(filter(is_list, label_lists))
+    all_labels = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
 
     def row_prompt(number: int) -> Any:
         """The prompt of the row as messages: its own, or one that asks for its findings; None if it cannot be made."""
         stated_prompt = None if prompts is None else prompts[number]
         if stated_prompt is not None:
             return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
-        findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
-        fmt: Any = box_format
-        if fmt is None and "box_format" in columns:
-            fmt = columns["box_format"][number]
-        if not findings or (fmt is None and "box_format" not in columns):
+        findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else all_labels
+        if not findings or (box_format is None and "box_format" not in columns):
             raise ValueError(
                 "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
                 f"{number}. Add the column prompt, or labels and box_format."
             )
         try:
+            fmt = columns["box_format"][number] if box_format is None else box_format
             return task_prompt("detection", findings, fmt)
         except ValueError:
+            # An unknown box format, or none in this row.
             return None
 
     return with_column(images, "prompt", [row_prompt(number) for number in range(dataset.num_rows)])
-
-
-def _is_list(value: Any) -> bool:
-    """Whether this is a list."""
-    return isinstance(value, list)
 
 
 def with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
@@ -168,23 +165,23 @@ class ExtraColumns:
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Find the type of each column from its values in these rows."""
-        columns: dict[str, list[Any]] = {}
+        values_by_name: dict[str, list[Any]] = {}
         for row in rows:
             for name, value in row.items():
                 if value is not None:
-                    columns.setdefault(name, []).append(value)
+                    values_by_name.setdefault(name, []).append(value)
         #: The arrow type of each column that has a value.
-        self.types = {name: _type_of(values) for name, values in columns.items()}
+        self.types = {name: _type_of(values) for name, values in values_by_name.items()}
 
     def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one row in the types of the columns, None where the row has none."""
-        return {name: _as_type(row.get(name), kind) for name, kind in self.types.items()}
+        return {name: _as_type(row.get(name), arrow_type) for name, arrow_type in self.types.items()}
 
     def features(self) -> dict[str, Any]:
         """The types of the columns as `datasets` writes them."""
         from datasets.features.features import generate_from_arrow_type
 
-        return {name: generate_from_arrow_type(kind) for name, kind in self.types.items()}
+        return {name: generate_from_arrow_type(arrow_type) for name, arrow_type in self.types.items()}
 
 
 def _type_of(values: Sequence[Any]) -> DataType:
@@ -192,17 +189,17 @@ def _type_of(values: Sequence[Any]) -> DataType:
     import pyarrow as pa
 
     try:
-        kind = pa.array(values).type
+        arrow_type = pa.array(values).type
     except (ValueError, TypeError, OverflowError):
         return pa.string()
-    return pa.string() if pa.types.is_nested(kind) else kind
+    return pa.string() if pa.types.is_nested(arrow_type) else arrow_type
 
 
-def _as_type(value: Any, kind: DataType) -> Any:
-    """The value in this type: as JSON where the type is text and the value is not."""
+def _as_type(value: Any, arrow_type: DataType) -> Any:
+    """The value as a column of this type takes it: as JSON where the column is text and the value is not."""
     from pyarrow.types import is_string
 
-    if value is None or isinstance(value, str) or not is_string(kind):
+    if value is None or isinstance(value, str) or not is_string(arrow_type):
         return value
     return json.dumps(value, ensure_ascii=False)
 
@@ -233,6 +230,6 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     return rows
 
 
-def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
-    """The k-th image of a dataset, None where it has no images."""
-    return dataset[k]["image"] if "image" in dataset.column_names else None
+def load_dataset_image(dataset: Dataset, number: int) -> Image | None:
+    """The image of the row of a number, counted from 0; None where the dataset has no images."""
+    return dataset[number]["image"] if "image" in dataset.column_names else None

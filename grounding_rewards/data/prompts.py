@@ -110,9 +110,9 @@ left and y from the top.
     if not "".join(names).strip():
         raise ValueError(f"Expected something to look for as what, got {what!r}. Name a finding or a phrase.")
     fmt = get_box_format(box_format)
-    trained = _TABLES["trained"].get(fmt.name)
-    if trained is not None:
-        return conversation(trained["words"].format(what=trained["between"].join(names)))
+    trained_wording = _TABLES["trained"].get(fmt.name)
+    if trained_wording is not None:
+        return conversation(trained_wording["words"].format(what=trained_wording["between"].join(names)))
     question = _WORDINGS[task][wording].format(what=", ".join(names))
     return conversation(f"{question}\n{format_instruction(fmt)}")
 
@@ -157,14 +157,15 @@ def check_template(template: str, task: str, box_format: str | Mapping[str, Any]
         ValueError: Expected a template that asks for the box format qwen3-vl, got one that contradicts it: the prompt \
 asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or choose the one that the template states.
     """
-    placeholder = _PLACEHOLDERS[task]
+    task_placeholder = _PLACEHOLDERS[task]
     placeholders = set(_PLACEHOLDER.findall(template))
     # All findings may be asked for without their names; without its own finding every row would be asked the same.
-    says_what = placeholder in placeholders or (task == "detection" and template.strip())
-    if not says_what or placeholders - {placeholder, _FORMAT}:
+    says_what = task_placeholder in placeholders or (task == "detection" and template.strip())
+    if not says_what or placeholders - {task_placeholder, _FORMAT}:
         raise ValueError(
-            f"Expected words with {{{placeholder}}}, and besides it {{{_FORMAT}}} alone, for the template of the task "
-            f"{task}, got {template!r:.200}. Write {{{placeholder}}} where the words belong, and no other placeholder."
+            f"Expected words with {{{task_placeholder}}}, and besides it {{{_FORMAT}}} alone, for the template of the "
+            f"task {task}, got {template!r:.200}. Write {{{task_placeholder}}} where the words belong, and no other "
+            "placeholder."
         )
     fmt = get_box_format(box_format)
     # What {format} says is the format's own, and what a finding is called claims nothing.
@@ -262,13 +263,17 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     """
     fmt = get_box_format(box_format)
     negative = f"answer with {fmt.layout.negative}" if fmt.layout.negative else "leave the answer empty"
-    lines = [f"If there is nothing to mark, {negative}", _coordinates(fmt)]
-    between = fmt.layout.between_items.strip()
+    separator = fmt.layout.between_items.strip()
     # The comma of a list needs no word.
-    joint = f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
+    separator_words = f' and "{separator}" between two' if separator and not fmt.syntax.keyed else ""
     label_words = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
-    lines.append(f"Otherwise answer with one entry for each finding{joint}, in this format{label_words}:")
-    return "\n".join([*lines, format_example(fmt, ORDERS[fmt.order].numbers)])
+    lines = [
+        f"If there is nothing to mark, {negative}",
+        _coordinates(fmt),
+        f"Otherwise answer with one entry for each finding{separator_words}, in this format{label_words}:",
+        format_example(fmt, ORDERS[fmt.order].numbers),
+    ]
+    return "\n".join(lines)
 
 
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
@@ -286,28 +291,28 @@ def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
 
 
 def _coordinates(fmt: BoxFormat) -> str:
-    """One sentence that says what the numbers mean."""
-    if fmt.syntax.patches:
-        side = fmt.syntax.patches
+    """One sentence that says what the numbers of a box format mean."""
+    cells = fmt.syntax.patches
+    if cells:
         return (
-            f"The image is cut into {side} x {side} cells, numbered row by row from 0 with 4 digits: the first number "
-            "is the cell of the top left corner (x1), the second that of the bottom right corner (y1)."
+            f"The image is cut into {cells} x {cells} cells, numbered row by row from 0 with 4 digits: the first "
+            "number is the cell of the top left corner (x1), the second that of the bottom right corner (y1)."
         )
-    corner = "x from the left and y from the top."
-    whole = _TABLES["frames"].get(fmt.space.frame)
     if fmt.space.frame == "original":
-        return f"Coordinates are pixels of the original image, {corner}"
-    if fmt.space.frame == "resized":
-        return f"Coordinates are pixels of the image as you see it, {corner}"
-    if fmt.space.unit == 1:
-        scale = f"Coordinates are fractions of {whole}, from 0 to 1 with {fmt.decimals} decimals"
+        meaning = "pixels of the original image"
+    elif fmt.space.frame == "resized":
+        meaning = "pixels of the image as you see it"
+    elif fmt.space.unit == 1:
+        meaning = f"fractions of {_TABLES['frames'][fmt.space.frame]}, from 0 to 1 with {fmt.decimals} decimals"
     else:
         largest = round(fmt.space.unit) if fmt.largest is None else fmt.largest
         kind = "whole numbers" if fmt.decimals == 0 else f"numbers with {fmt.decimals} decimals"
+        meaning = f"{kind} from 0 to {largest} over {_TABLES['frames'][fmt.space.frame]}"
+        # A layout with {0:0>4} writes 7 as 0007.
         digits = re.search(r"\{0:0>(\d)\}", fmt.layout.box)
-        padded = f", each written with {digits[1]} digits" if digits else ""
-        scale = f"Coordinates are {kind} from 0 to {largest} over {whole}{padded}"
-    return f"{scale}, {corner}"
+        if digits:
+            meaning += f", each written with {digits[1]} digits"
+    return f"Coordinates are {meaning}, x from the left and y from the top."
 
 
 def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:
@@ -354,18 +359,19 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
         ['the prompt asks for the order xywh, qwen3-vl has xyxy']
     """
     layout = box_format.layout
-    names = {"order": box_format.order, "space": box_format.space.name, "syntax": layout.item, "answer": "boxes"}
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    # By what a prompt may ask for, that of the box format.
+    traits = {"order": box_format.order, "space": box_format.space.name, "syntax": layout.item, "answer": "boxes"}
+    claims_by_trait: dict[str, list[Mapping[str, Any]]] = {}
     for claim in _TABLES["claims"]:
         if re.search(claim["pattern"].replace("{zero_to}", _ZERO_TO), prompt, re.IGNORECASE):
-            by_kind.setdefault(claim["kind"], []).append(claim)
-    for kind, claims in by_kind.items():
-        legal = chain.from_iterable(claim["legal"] for claim in claims)
+            claims_by_trait.setdefault(claim["kind"], []).append(claim)
+    for trait, claims in claims_by_trait.items():
+        legal_values = chain.from_iterable(claim["legal"] for claim in claims)
         # A syntax fits if its mark is a part of the layout, anything else if it is the whole name.
-        searched = layout.item + layout.box if kind == "syntax" else [names[kind]]
-        if not any(value in searched for value in legal):
+        own_values = layout.item + layout.box if trait == "syntax" else [traits[trait]]
+        if not any(value in own_values for value in legal_values):
             claimed_words = " or ".join(claim["says"] for claim in claims)
-            yield f"the prompt asks for the {kind} {claimed_words}, {box_format.name} has {names[kind]}"
+            yield f"the prompt asks for the {trait} {claimed_words}, {box_format.name} has {traits[trait]}"
 
 
 def told_box(
@@ -401,12 +407,13 @@ def told_box(
     if resized is not None:
         frames.append(resized)
     for frame in frames:
-        # Whole numbers say nothing of fractions.
-        is_fine = (four_steps <= 0.02 * max(frame)).all(axis=1)
+        # Whole numbers say nothing of fractions: a step has to be small beside the frame.
+        is_exact = (four_steps <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
             written_boxes = from_xyxy(fractions * np.array([*frame, *frame]), order)
+            # Of each four numbers and each box, whether all four are at most a step apart.
             is_near = np.all(np.abs(four_numbers[:, None] - written_boxes) <= 1.001 * four_steps[:, None], axis=2)
-            starts = np.flatnonzero(is_fine & np.any(is_near, axis=1))
+            starts = np.flatnonzero(is_exact & np.any(is_near, axis=1))
             if len(starts):
                 return ", ".join(match[0] for match in matches[starts[0] : starts[0] + 4])
     return ""

@@ -77,27 +77,27 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
     kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
     labelled_boxes: list[_Drawn] = [(list(map(float, box)), kind) for box, kind in zip(image.boxes, kinds, strict=True)]
     ignored = [list(map(float, box)) for box in image.ignored]
-    of_readers: dict[str, Any] = {}
+    reader_columns: dict[str, Any] = {}
     if strategy == "any-of":
-        # The boxes of each reader.
-        sets = [labelled_boxes]
+        reader_sets = [labelled_boxes]
         if len(names) > 1:
-            sets = []
-            for name in names:
-                sets.append([box for box, reader in zip(labelled_boxes, image.readers, strict=True) if reader == name])
-            agreement = [_mean_f1(reader_set, sets[:i] + sets[i + 1 :]) for i, reader_set in enumerate(sets)]
+            boxes_and_readers = list(zip(labelled_boxes, image.readers, strict=True))
+            reader_sets = [[box for box, reader in boxes_and_readers if reader == name] for name in names]
+            others = [reader_sets[:i] + reader_sets[i + 1 :] for i in range(len(names))]
+            agreement = list(map(_mean_f1, reader_sets, others))
             # Ties go to the first reader by name, so that the order of the readers decides nothing.
-            labelled_boxes = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
-        of_readers = {
-            "reader_boxes": [[box for box, _ in reader_set] for reader_set in sets],
-            "reader_labels": [[label for _, (label, _) in reader_set] for reader_set in sets],
+            labelled_boxes = reader_sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
+        reader_columns = {
+            "reader_boxes": [[box for box, _ in reader_set] for reader_set in reader_sets],
+            "reader_labels": [[label for _, (label, _) in reader_set] for reader_set in reader_sets],
         }
     elif strategy != "union" and len(names) > 1:
-        grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
+        # By label and phrase: each box with the number of its reader.
+        groups: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
         for (box, kind), reader in zip(labelled_boxes, image.readers, strict=True):
-            grouped[kind].append((box, sorted(names).index(reader)))
+            groups[kind].append((box, sorted(names).index(reader)))
         labelled_boxes = []
-        for kind, group in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+        for kind, group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
             agreed, disputed = agreed_boxes(boxes, readers)
             labelled_boxes += [(boxes[i].tolist(), kind) for i in agreed]
@@ -107,7 +107,7 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
         "boxes": [box for box, _ in labelled_boxes],
         "labels": [label for _, (label, _) in labelled_boxes],
         "ignore_boxes": ignored,
-        **of_readers,
+        **reader_columns,
     }
 
 
@@ -133,6 +133,7 @@ def check_readers(image: AnnotatedImage) -> None:
     n = len(image.boxes)
     for name in ("labels", "phrases", "readers"):
         values = getattr(image, name)
+        # A dataset may have no phrases and no readers, but every box has a label.
         if len(values) != n and (values or name == "labels"):
             raise ValueError(
                 f"Expected one of `{name}` per box on image {image.id}, got {len(values)} for {n} boxes. "
@@ -171,38 +172,40 @@ def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], l
         ([1], [3])
     """
     iou = pairwise_iou(boxes, boxes)
-    agrees = iou >= _AGREEMENT
     free = list(range(len(boxes)))
     agreed = []
     while free:
-        candidates = []
-        for i in free:
-            companions = _closest_of_others(i, free, iou, agrees, readers, boxes)
-            # An exact sum, so that the order of the boxes cannot change its last bit.
-            overlap = fsum(iou[i, companions])
-            candidates.append((-len(companions), -overlap, tuple(boxes[i]), readers[i], i, companions))
-        number, *_, best, companions = min(candidates)
-        if not number:
+        companions = {i: _closest_of_others(i, free, iou, readers, boxes) for i in free}
+        # Exact sums, so that the order of the boxes cannot change their last bits.
+        overlaps = {i: fsum(iou[i, companions[i]]) for i in free}
+        best = min(free, key=lambda i: (-len(companions[i]), -overlaps[i], tuple(boxes[i]), readers[i]))
+        if not companions[best]:
             break
         agreed.append(best)
-        free = [i for i in free if i != best and i not in companions]
+        free = [i for i in free if i != best and i not in companions[best]]
     return agreed, free
 
 
-def _closest_of_others(
-    i: int, free: list[int], iou: Array, agrees: NDArray[np.bool_], readers: NDArray[np.int64], boxes: Array
-) -> list[int]:
-    """For every other reader who agrees with box i, the free box of that reader that overlaps it most."""
+def _closest_of_others(i: int, free: list[int], iou: Array, readers: NDArray[np.int64], boxes: Array) -> list[int]:
+    """For every other reader who agrees with box i, the free box of that reader that overlaps it most.
+
+    Args:
+        i: index of the box.
+        free: indices of the boxes among which they are.
+        iou: of every pair of boxes, ``(n, n)``.
+        readers: ``(n,)``: who drew each box.
+        boxes: ``(n, 4)``; of boxes that overlap equally the first by its coordinates is taken.
+    """
     closest: dict[int, tuple[float, tuple[float, ...], int]] = {}
     for j in free:
-        if readers[j] != readers[i] and agrees[i, j]:
+        if readers[j] != readers[i] and iou[i, j] >= _AGREEMENT:
             candidate = (-iou[i, j], tuple(boxes[j]), j)
             closest[readers[j]] = min(candidate, closest.get(readers[j], candidate))
     return [j for _, _, j in closest.values()]
 
 
 def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
-    """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
+    """Mean F1 of one reader's boxes with those of each other reader; 1 with a reader where both drew nothing."""
     scores = []
     for other_set in other_sets:
         hits = 0

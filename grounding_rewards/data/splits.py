@@ -44,8 +44,9 @@ _OF_SEVERAL = re.compile(r"(.*\d{2,})(?:[a-z]|[-_ ]\d{1,3})", re.IGNORECASE)
 # With a larger part of all images, a group is no patient.
 _LARGEST_PATIENT = 0.1
 
-# Without what parts their words; what follows `id`, such as `_hash`, makes another column of it.
-_COLUMN = re.compile(
+# Names of columns with patients, in small letters and without what parts their words. What follows `id`, such as
+# `_hash`, makes another column of it.
+_PATIENT_COLUMN = re.compile(
     r"(?:patient|subject|person|participant)(?:key)?|.*(?:patient|subject)(?:id|uid|no|nr|num|number|code|name|identifier)"
     r"|(?:person|participant)(?:id|no|number)|(?:pat|pt|subj)(?:id|no)|pid|mrn|medicalrecordnumber|empi(?:anon)?"
 )
@@ -134,11 +135,12 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     >>> hashed_split("patient 7", {"train": 0.5, "test": 0.5}, seed=0)
     'test'
     """
-    fraction, sum_of_shares = hash_fraction("split", seed, name), 0.0
+    # Each split has a part of [0, 1) as long as its share, and the name falls into one of them.
+    fraction, end_of_part = hash_fraction("split", seed, name), 0.0
     drawn_splits = [split for split, share in shares.items() if share]
     for split in drawn_splits:
-        sum_of_shares += shares[split]
-        if fraction < sum_of_shares:
+        end_of_part += shares[split]
+        if fraction < end_of_part:
             return split
     # The shares sum to 1 only up to rounding.
     return drawn_splits[-1]
@@ -166,6 +168,9 @@ def splits_of_patients(images: Iterable[tuple[str | None, str | None]]) -> dict[
 def check_one_split(patient_splits: Mapping[str, Sequence[str]]) -> None:
     """Refuse patients in several splits of the dataset.
 
+    Args:
+        patient_splits: the splits of each patient, as :func:`splits_of_patients` returns them.
+
     Example:
         >>> check_one_split({"7": ["train", "test"]})
         Traceback (most recent call last):
@@ -173,11 +178,11 @@ def check_one_split(patient_splits: Mapping[str, Sequence[str]]) -> None:
         ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the \
 splits anew: prepare the images with splits_from="hash" (--splits-from hash).
     """
-    names = [f"{patient} ({', '.join(splits)})" for patient, splits in patient_splits.items() if len(splits) > 1]
-    if names:
+    leaks = [f"{patient} ({', '.join(splits)})" for patient, splits in patient_splits.items() if len(splits) > 1]
+    if leaks:
         raise ValueError(
-            f"Expected every patient in one split of the dataset, got {len(names)} in several: "
-            f'{first_of(names)}. Draw the splits anew: prepare the images with splits_from="hash" (--splits-from hash).'
+            f"Expected every patient in one split of the dataset, got {len(leaks)} in several: "
+            f'{first_of(leaks)}. Draw the splits anew: prepare the images with splits_from="hash" (--splits-from hash).'
         )
 
 
@@ -224,30 +229,36 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
     own_splits = [row.get("split") for row in rows]
     patient_splits = splits_of_patients(zip(patients, own_splits, strict=True))
     unknown_patients = patients.count(None)
-    rule = split_rule(
-        {split for split in own_splits if split is not None}, len({*patients} - {None}) + unknown_patients
-    )
+    # An image without a patient counts as a patient of its own.
+    patient_count = len({*patients} - {None}) + unknown_patients
+    rule = split_rule({split for split in own_splits if split is not None}, patient_count)
     splits = []
     for row, own_split, patient in zip(rows, own_splits, patients, strict=True):
         patient_split = patient_splits[patient][0] if patient in patient_splits else None
         splits.append(image_split(own_split, patient or row.get("id", "-"), patient_split, rule))
     if not rule.keeps_splits:
-        sentence = drawn_sentence(name, rule.shares, len(rows), unknown_patients)
-        return Assigned(splits, drawn=True, note=sentence)
-    split_patients = [(patient, names) for patient, names in patient_splits.items() if len(names) > 1]
-    if not split_patients:
+        note = drawn_sentence(name, rule.shares, len(rows), unknown_patients)
+        return Assigned(splits, drawn=True, note=note)
+    leaking_patients = [patient for patient, names in patient_splits.items() if len(names) > 1]
+    if not leaking_patients:
         return Assigned(splits, drawn=False, note="")
-    patient, names = split_patients[0]
-    count = "1 patient" if len(split_patients) == 1 else f"{len(split_patients)} patients"
-    sentence = (
-        f"{count} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(names))}): metrics "
-        "on held-out images will be too good."
+    example = leaking_patients[0]
+    count = "1 patient" if len(leaking_patients) == 1 else f"{len(leaking_patients)} patients"
+    note = (
+        f"{count} of {name} are in several splits, such as {example} "
+        f"({', '.join(in_usual_order(patient_splits[example]))}): metrics on held-out images will be too good."
     )
-    return Assigned(splits, drawn=False, note=sentence)
+    return Assigned(splits, drawn=False, note=note)
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:
     """Say how images are drawn: in which shares, and how many name no patient, and so are drawn by themselves.
+
+    Args:
+        name: of the source.
+        shares: of the splits.
+        images: how many there are.
+        alone: how many of these name no patient.
 
     Example:
         >>> print(drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50))  # doctest: +NORMALIZE_WHITESPACE
@@ -255,13 +266,14 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
         so that a patient may be in several splits.
     """
     units = "images" if alone == images else "patients"
-    clauses = [f"{share:.0%} for {split}" for split, share in shares.items()]
-    clauses[0] = clauses[0].replace("%", f"% of its {units} are drawn", 1)
-    sentence = f"{name} holds no image out: {', '.join(clauses)}.".replace("%", " %")
+    (first_split, first_share), *further_shares = shares.items()
+    clauses = [f"{100 * first_share:.0f} % of its {units} are drawn for {first_split}"]
+    clauses += [f"{100 * share:.0f} % for {split}" for split, share in further_shares]
+    sentence = f"{name} holds no image out: {', '.join(clauses)}."
     if not alone:
         return sentence
-    clause = "None of them names a" if alone == images else f"{alone} of {images} images name no"
-    return f"{sentence} {clause} patient, so that a patient may be in several splits."
+    subject = "None of them names a" if alone == images else f"{alone} of {images} images name no"
+    return f"{sentence} {subject} patient, so that a patient may be in several splits."
 
 
 def check_split_exists(split: str, split_names: Collection[str], name: str, remedy: str) -> None:
@@ -320,7 +332,7 @@ def patient_column(columns: Iterable[str]) -> str | None:
 @functools.lru_cache(maxsize=1024)
 def _is_patient(column: str) -> bool:
     """Whether the name of a column looks like that of patients."""
-    return _COLUMN.fullmatch(re.sub(r"[\W_]", "", column).casefold()) is not None
+    return _PATIENT_COLUMN.fullmatch(re.sub(r"[\W_]", "", column).casefold()) is not None
 
 
 def patient_in_name(file: str) -> str | None:
@@ -359,10 +371,10 @@ def patients_in_names(files: Sequence[str]) -> dict[str, str]:
     """
     for group_of in (_patient_folder, _numbered_patient):
         groups = {file: group_of(_ROBOFLOW.sub("", file)) for file in files}
-        sizes = Counter(groups.values())
-        if None in sizes or len(sizes) < FEWEST_PATIENTS:
+        group_sizes = Counter(groups.values())
+        if None in group_sizes or len(group_sizes) < FEWEST_PATIENTS:
             continue
-        if 1 < max(sizes.values()) <= _LARGEST_PATIENT * len(groups):
+        if 1 < max(group_sizes.values()) <= _LARGEST_PATIENT * len(groups):
             return {file: group for file, group in groups.items() if group is not None}
     return {}
 
@@ -390,10 +402,13 @@ def patients_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
         ['7', None]
     """
     patients = [patient_of_row(row) for row in rows]
-    files = [row.get("file") for row in rows]
-    unknown = [file for file, patient in zip(files, patients, strict=True) if patient is None and isinstance(file, str)]
-    suggested = patients_in_names(unknown)
-    return [patient or suggested.get(file or "") for file, patient in zip(files, patients, strict=True)]
+    # A file that is no text is left to the checks.
+    files = [row["file"] if isinstance(row.get("file"), str) else None for row in rows]
+    unowned_files = [
+        file for file, patient in zip(files, patients, strict=True) if patient is None and file is not None
+    ]
+    patients_by_file = patients_in_names(unowned_files)
+    return [patient or patients_by_file.get(file or "") for file, patient in zip(files, patients, strict=True)]
 
 
 def is_row_number(patients: Sequence[object]) -> bool:
@@ -405,8 +420,7 @@ def is_row_number(patients: Sequence[object]) -> bool:
     """
     if len(patients) < FEWEST_PATIENTS or str(patients[0]) not in ("0", "1"):
         return False
-    first = int(str(patients[0]))
-    return all(str(patient) == str(first + k) for k, patient in enumerate(patients))
+    return all(str(patient) == str(number) for number, patient in enumerate(patients, start=int(str(patients[0]))))
 
 
 def patient_of_row(row: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from grounding_rewards.columns import image_id, patient_of
 from grounding_rewards.common.formatting import first_of
-from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
+from grounding_rewards.data.checks import is_blank, row_problems, warn_of_dropped
 from grounding_rewards.data.dataset_columns import light_rows
 from grounding_rewards.logs.image_names import with_image_ids
 from grounding_rewards.logs.read import Log, read_completions, step_of
@@ -375,7 +375,7 @@ def _good_images(
         return answers
     lines = [f"{places[k]} (id {rows[k].get('id', '-')}): {'; '.join(defects)}" for k, defects in problems.items()]
     if bad_rows == "drop" and len(problems) < len(rows):
-        said_dropped(len(problems), f"{len(rows)} images", lines)
+        warn_of_dropped(len(problems), f"{len(rows)} images", lines)
         good_rows = [k for k in range(len(rows)) if k not in problems]
         return ImageAnswers(
             [rows[k] for k in good_rows],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.validation import Interval, check_number, check_word
-from grounding_rewards.data.checks import BAD_ROWS, said_dropped
+from grounding_rewards.data.checks import BAD_ROWS, warn_of_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.splits import ALL, TRAIN, check_split_exists, in_usual_order, splits_of_rows
@@ -145,7 +145,7 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
             + "\n".join(faults)
         )
     if faults:
-        said_dropped(len(faults), f"{count} lines of {path}", faults)
+        warn_of_dropped(len(faults), f"{count} lines of {path}", faults)
     return rows
 
 

@@ -12,7 +12,6 @@ from grounding_rewards.data.splits import (
     SplitRule,
     check_one_split,
     check_patients_apart,
-    drawn_sentence,
     hash_fraction,
     hashed_split,
     image_split,
@@ -90,20 +89,6 @@ def test_the_hash_is_the_same_for_ever():
 @pytest.mark.parametrize("shares", [{"train": 1.0}, {"train": 1.0, "test": 0.0}, {"test": 0.0, "train": 1.0}])
 def test_a_share_of_nothing_gets_nobody(shares):
     assert {hashed_split(str(number), shares, 0) for number in range(50)} == {"train"}
-
-
-def test_an_image_without_a_split_follows_its_patient():
-    images = [image(1, "p1", "test"), image(2, "p1"), image(3, "p2", "train"), image(4, "p2")]
-    assert assigned(images) == ["test", "test", "train", "train"]
-
-
-@pytest.mark.parametrize(
-    ("alone", "ending"),
-    [(0, "for test."), (5, "5 of 50 images name no patient, so"), (50, "None of them names a patient, so")],
-)
-def test_images_without_a_patient_are_counted(alone, ending):
-    sentence = drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, alone)
-    assert sentence.removesuffix(" that a patient may be in several splits.").endswith(ending)
 
 
 def test_patients_in_two_splits_are_named():
