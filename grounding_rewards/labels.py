@@ -135,11 +135,12 @@ def _normalize(text: str, dataset: str | None) -> Label:
     words = _words(text)
     # A letter may be part of a name that has an entry; only else is it a side.
     if _look_up(words, dataset) is None:
-        words = _with_written_sides(words)
-    sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
+        words = _with_sides_spelled_out(words)
+    sides, degrees, places = _side_of(), _file()["degrees"], _file()["places"]
     named_sides = {sides[word] for word in words if word in sides}
     # "Left and right effusion" names two sides.
     laterality = "bilateral" if len(named_sides) > 1 else next(iter(named_sides), None)
+    # Words of degree and of place do not change what a finding is.
     without_sides = [word for word in words if word not in sides]
     without_degrees = [word for word in without_sides if word not in degrees]
     without_places = [word for word in without_degrees if word not in places]
@@ -158,11 +159,11 @@ def _normalize(text: str, dataset: str | None) -> Label:
     return _unknown(text, laterality)
 
 
-def _with_written_sides(words: list[str]) -> list[str]:
+def _with_sides_spelled_out(words: list[str]) -> list[str]:
     """The words with a single L or R at their start or end written out.
 
     Example:
-        >>> [_with_written_sides(words) for words in (["l", "effusion"], ["level", "l", "x"], ["l"])]
+        >>> [_with_sides_spelled_out(words) for words in (["l", "effusion"], ["level", "l", "x"], ["l"])]
         [['left', 'effusion'], ['level', 'l', 'x'], ['l']]
     """
     if len(words) < 2:
@@ -243,9 +244,3 @@ def _dataset_names(dataset: str | None) -> dict[str, str]:
 def _side_of() -> dict[str, str]:
     """The side of every word that names one."""
     return {word: side for side, words in _file()["sides"].items() for word in words}
-
-
-@cache
-def _without_meaning(kind: str) -> frozenset[str]:
-    """The words of a kind, `degrees` or `places`, that do not change what a finding is."""
-    return frozenset(_file()[kind])

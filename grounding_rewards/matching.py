@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.validation import SHARE, check_number, check_word
+from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 
 Indices = NDArray[np.int64]
@@ -443,9 +444,6 @@ class LabelCodes:
         agree = pred == gt
         if self.label_matching == "exact":
             return agree
-        # Imported here because only this rule needs the vocabulary.
-        from grounding_rewards.labels import are_synonyms
-
         # Labels of two codes may agree all the same: "effusion" and "left effusion" do.
         unsettled = ~(agree | np.isnan(pred) | np.isnan(gt))
         count = len(self.texts)
@@ -471,9 +469,6 @@ def text_key(label: str) -> str:
 
 def _finding_of(label: str) -> Hashable:
     """The name in the shared vocabulary, and its side; an unknown label keeps its own words."""
-    # Imported here because only this rule needs the vocabulary.
-    from grounding_rewards.labels import normalize_label
-
     finding = normalize_label(label)
     return finding.name, finding.laterality
 
