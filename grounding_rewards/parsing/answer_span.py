@@ -103,7 +103,7 @@ class AnswerSpan(NamedTuple):
     `ended`: the model ended it by a special token, so nothing in it is cut off.
     `around`: the text outside the answer and the thinking.
     `thought`: the completion has tags of thinking or of an answer, or marks of a turn.
-    `asks`: the last turn calls a tool and says nothing else.
+    `only_calls_tool`: the last turn calls a tool and says nothing else.
     """
 
     text: str
@@ -112,7 +112,7 @@ class AnswerSpan(NamedTuple):
     ended: bool = False
     around: str = ""
     thought: bool = False
-    asks: bool = False
+    only_calls_tool: bool = False
 
 
 def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> AnswerSpan:
@@ -144,9 +144,9 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         # Harmony's thinking was cut off before its channel of answers.
         return AnswerSpan("", cut_off=True, thought=True)
     turn = last_turn(completion)
-    if turn.loops:
+    if turn.has_too_many_marks:
         return AnswerSpan("", thought=True)
-    in_thinking = prompt_opens_thinking and not has_bare_channels and not turn.begun
+    in_thinking = prompt_opens_thinking and not has_bare_channels and not turn.is_new
     # The thinking that is open before drafts, or begins in one, may still be open behind the last.
     for draft in turn.drafts:
         marks = _find_marks(draft)
@@ -157,13 +157,18 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     if scope == "answer" and not answer.closed:
         answer = _behind_announcement(answer)
     # A tool has been asked, or the text breaks off in a call: what was said before is no answer, unless it is in tags.
-    if turn.waits or (turn.breaks_off and not answer.closed):
-        cut_off = turn.breaks_off and not turn.ended and not turn.waits
-        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=not cut_off)
+    if turn.tool_follows or (turn.ends_in_call and not answer.closed):
+        cut_off = turn.ends_in_call and not turn.ended and not turn.tool_follows
+        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, only_calls_tool=not cut_off)
     # Nothing is said beside a call or the mark of a turn.
-    if (turn.asks or turn.marked) and not answer.closed and not answer.cut_off and _BLANK.fullmatch(answer.text):
-        cut_off = not turn.asks and not turn.ended and not answer.thought
-        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, asks=turn.asks)
+    if (
+        (turn.calls_tool or turn.has_turn_mark)
+        and not answer.closed
+        and not answer.cut_off
+        and _BLANK.fullmatch(answer.text)
+    ):
+        cut_off = not turn.calls_tool and not turn.ended and not answer.thought
+        return AnswerSpan("", cut_off=cut_off, ended=turn.ended, thought=True, only_calls_tool=turn.calls_tool)
     return answer
 
 
@@ -415,38 +420,39 @@ class Turn:
 
     `words`: what the assistant says in the turn, without the words of tools.
     `ended`: a mark ends the turn, so nothing in it is cut off.
-    `asks`: a tool is called in the turn or right before it.
-    `waits`: a tool's words follow the turn, so that it was no answer.
-    `breaks_off`: the text ends inside a call.
+    `calls_tool`: a tool is called in the turn or right before it.
+    `tool_follows`: a tool's words follow the turn, so that it was no answer.
+    `ends_in_call`: the text ends inside a call.
     `drafts`: the assistant's words before each result of a tool, since a mark began the turn.
-    `marked`: a mark of a turn is in the text.
-    `begun`: such a mark begins this turn, which is not the one that the prompt began.
-    `loops`: the text has more than `MAX_TURN_MARKS` marks.
+    `has_turn_mark`: a mark of a turn is in the text.
+    `is_new`: such a mark begins this turn, which is not the one that the prompt began.
+    `has_too_many_marks`: the text has more than `MAX_TURN_MARKS` marks.
 
     The state at a position in the text:
 
     `speaker`: whose words stand there: `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`.
-    `since`: where the words of this speaker begin.
-    `closer`: the name of the mark that closes the open call or result; empty if only another turn does.
-    `pieces`: what the assistant said in this turn since its last call.
-    `preamble`: what the assistant said in this turn before its last call; it counts only if `pieces` say nothing.
+    `speaker_start`: where the words of this speaker begin.
+    `closing_name`: the name of the mark that closes the open call or result; empty if only another turn does.
+    `words_after_call`: what the assistant said in this turn since its last call.
+    `words_before_call`: what the assistant said in this turn before its last call; it counts only if nothing follows.
     """
 
-    def __init__(self, text: str, since: int = 0) -> None:
+    def __init__(self, text: str, start: int = 0) -> None:
         self.text = text
-        self.words = text[since:]
-        self.since = since
+        self.words = text[start:]
+        self.speaker_start = start
         self.speaker = _ASSISTANT
-        self.closer = ""
-        self.preamble: list[str] = []
-        self.pieces: list[str] = []
+        self.closing_name = ""
+        self.words_before_call: list[str] = []
+        self.words_after_call: list[str] = []
         self.drafts: list[str] = []
-        self.ended = self.asks = self.waits = self.breaks_off = self.marked = self.begun = self.loops = False
+        self.ended = self.calls_tool = self.tool_follows = self.ends_in_call = False
+        self.has_turn_mark = self.is_new = self.has_too_many_marks = False
 
     def read(self, pattern: re.Pattern[str]) -> None:
         """Go through the marks of the text, and set what the class says of its last turn."""
         self.has_steps = "Action" in self.text and _has_steps(self.text)
-        position = self.since
+        position = self.speaker_start
         for _ in range(MAX_TURN_MARKS):
             mark = pattern.search(self.text, position)
             if mark is None:
@@ -457,61 +463,61 @@ class Turn:
             # A method that reads beyond its mark returns where it stopped; the others return None.
             position = max(take_mark(mark) or 0, mark.end())
         else:
-            self.loops = True
+            self.has_too_many_marks = True
             return
         self.keep(len(self.text))
-        preamble = "".join(self.preamble)
-        self.words = "".join(self.pieces)
+        words_before_call = "".join(self.words_before_call)
+        self.words = "".join(self.words_after_call)
         # Words before a call count if none follow it, or if they are an answer in tags.
-        if not self.words.strip() or _TAGGED.search(preamble):
-            self.words = preamble + self.words
-        elif preamble:
-            self.drafts.append(preamble)
-        self.breaks_off = self.speaker == _CALL and bool(self.closer)
+        if not self.words.strip() or _TAGGED.search(words_before_call):
+            self.words = words_before_call + self.words
+        elif words_before_call:
+            self.drafts.append(words_before_call)
+        self.ends_in_call = self.speaker == _CALL and bool(self.closing_name)
 
     def keep(self, end: int) -> None:
         """Keep the words up to `end` if they are the assistant's."""
-        if self.speaker == _ASSISTANT and end > self.since:
-            self.pieces.append(self.text[self.since : end])
+        if self.speaker == _ASSISTANT and end > self.speaker_start:
+            self.words_after_call.append(self.text[self.speaker_start : end])
 
     def set_aside(self) -> None:
-        """Make the words before a call, which is over, part of the preamble: they count only if none follow."""
-        self.preamble += self.pieces
-        self.pieces = []
+        """Keep the words before a call, which is over, apart: they count only if none follow."""
+        self.words_before_call += self.words_after_call
+        self.words_after_call = []
 
     def begin_turn(self, role: str, start: int, end: int) -> None:
         """Begin the turn of a role, whose mark stands from `start` to `end`."""
         self.keep(start)
-        self.marked = True
+        self.has_turn_mark = True
         if role not in _ASSISTANT_ROLES:
             # Somebody else speaks, so the assistant's turn is over; its words stay the last ones that it said.
             self.ended = self.ended or self.speaker in (_ASSISTANT, _CALL)
-            self.waits = self.waits or role in _TOOL_ROLES
-            self.speaker, self.closer = _USER, ""
+            self.tool_follows = self.tool_follows or role in _TOOL_ROLES
+            self.speaker, self.closing_name = _USER, ""
             return
-        self.preamble, self.pieces, self.drafts = [], [], []
-        self.ended = self.asks = self.waits = False
-        self.begun = True
-        self.speaker, self.since = _ASSISTANT, _skip_start_tokens(self.text, end)
+        self.words_before_call, self.words_after_call, self.drafts = [], [], []
+        self.ended = self.calls_tool = self.tool_follows = False
+        self.is_new = True
+        self.speaker, self.speaker_start = _ASSISTANT, _skip_start_tokens(self.text, end)
 
-    def open_tool(self, name: str, start: int, closer: str) -> None:
+    def open_tool(self, name: str, start: int, closing_name: str) -> None:
         """Begin a call of a tool or its result at `start`.
 
         Args:
             name: `_mark_name` of its mark, which tells a call from a result.
             start: where the mark stands.
-            closer: the name of the mark that ends a call, empty if none does; that of a result has the result's name.
+            closing_name: the name of the mark that ends a call, empty if none does; a result ends at its own name.
         """
         if _is_result(name):
             self.keep(start)
-            self.waits = self.waits or self.speaker != _TOOL
+            self.tool_follows = self.tool_follows or self.speaker != _TOOL
             # In the words of a user the mark is a quotation, or part of a turn that only a mark of a turn ends.
             if self.speaker != _USER:
-                self.speaker, self.closer = _TOOL, name
+                self.speaker, self.closing_name = _TOOL, name
         elif self.speaker == _ASSISTANT:
             self.keep(start)
-            self.asks = True
-            self.speaker, self.closer = _CALL, closer
+            self.calls_tool = True
+            self.speaker, self.closing_name = _CALL, closing_name
 
     def close_tool(self, name: str, start: int, end: int) -> None:
         """End a call or a result at its closing mark, which stands from `start` to `end`; the assistant speaks again.
@@ -519,7 +525,7 @@ class Turn:
         A closing mark without an opening one may end what began in the prompt; if it may mean something else, or
         stands in the words of somebody else, such as a quoted mark, nothing is done. `name`: `_mark_name` of the mark.
         """
-        has_opening = self.speaker in (_CALL, _TOOL) and name == self.closer
+        has_opening = self.speaker in (_CALL, _TOOL) and name == self.closing_name
         is_result = self.speaker == _TOOL if has_opening else _is_result(name)
         if not has_opening:
             # A result may also follow a call that was never closed, or a turn that is over.
@@ -529,16 +535,16 @@ class Turn:
             self.keep(start)
         if is_result:
             # After a result the model answers anew, so that its earlier words were a draft.
-            self.drafts.append("".join(self.preamble + self.pieces))
-            self.ended = self.waits = False
+            self.drafts.append("".join(self.words_before_call + self.words_after_call))
+            self.ended = self.tool_follows = False
         if has_opening and not is_result:
             # After a call the model may still mean its words before it.
             self.set_aside()
         else:
             # Of a call without an opening mark the words before the closing one are the call itself.
-            self.preamble, self.pieces = [], []
-        self.asks = True
-        self.speaker, self.since, self.closer = _ASSISTANT, end, ""
+            self.words_before_call, self.words_after_call = [], []
+        self.calls_tool = True
+        self.speaker, self.speaker_start, self.closing_name = _ASSISTANT, end, ""
 
     def take_role(self, mark: re.Match[str]) -> None:
         """Take a mark that begins the turn of the role that it names."""
@@ -547,8 +553,8 @@ class Turn:
     def take_open(self, mark: re.Match[str]) -> None:
         """Take a mark that begins a call or a result, such as `<tool_call>`."""
         name = _mark_name(mark[0])
-        closer = "" if mark[0] in _TO_THE_END else name
-        self.open_tool(name, mark.start(), closer)
+        closing_name = "" if mark[0] in _TO_THE_END else name
+        self.open_tool(name, mark.start(), closing_name)
 
     def take_close(self, mark: re.Match[str]) -> None:
         """Take a mark that ends a call or a result, such as `</tool_call>`."""
@@ -559,18 +565,18 @@ class Turn:
         self.keep(mark.start())
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
-            self.asks = self.asks or mark.lastgroup == "end_asked"
+            self.calls_tool = self.calls_tool or mark.lastgroup == "end_asked"
         self.speaker = _ENDED
 
     def take_fence(self, mark: re.Match[str]) -> None:
         """Take a fence, which begins a tool's code or result where it names one, and else ends it."""
         if mark["fence"]:
             self.open_tool(_mark_name(mark["fence"]), mark.start(), "```")
-            if self.closer:
+            if self.closing_name:
                 # A fence ends a result too, and a call that began with another mark before the fence.
-                self.closer = "```"
+                self.closing_name = "```"
         # Else it is an ordinary fence, such as that around JSON.
-        elif self.closer == "```":
+        elif self.closing_name == "```":
             self.close_tool("```", mark.start(), mark.end())
 
     def take_step(self, mark: re.Match[str]) -> None:
@@ -583,18 +589,18 @@ class Turn:
             return
         # A call or a result, which only the next step or turn ends.
         self.keep(mark.start())
-        self.asks = True
-        self.closer = ""
-        self.waits = self.waits or step == "result"
+        self.calls_tool = True
+        self.closing_name = ""
+        self.tool_follows = self.tool_follows or step == "result"
         self.speaker = _TOOL if step == "result" else _CALL
 
     def take_python(self, mark: re.Match[str]) -> None:
         """Take a tool call in Python, with the list around it, all of which is the mark."""
         if self.speaker == _ASSISTANT:
             self.keep(mark.start())
-            self.asks = True
+            self.calls_tool = True
             self.set_aside()
-            self.since = mark.end()
+            self.speaker_start = mark.end()
 
     def take_json(self, mark: re.Match[str]) -> int | None:
         """Take a tool call in JSON, and return where to read on; None if it is not the assistant that speaks here.
@@ -604,15 +610,15 @@ class Turn:
         if self.speaker != _ASSISTANT:
             return None
         self.keep(mark.start())
-        self.asks = True
+        self.calls_tool = True
         closed, position = self.end_of_braces(mark.start())
         if not closed:
-            self.speaker, self.closer = _CALL, "json"
+            self.speaker, self.closing_name = _CALL, "json"
             return position
         self.set_aside()
         after = _AFTER_CALL.match(self.text, position)
-        self.since = after.end() if after else position
-        return self.since
+        self.speaker_start = after.end() if after else position
+        return self.speaker_start
 
     def take_bare(self, mark: re.Match[str]) -> int | None:
         """Take "call:zoom{…}" or "response:zoom{…}", which lost the marks around it, and return where to read on.
@@ -621,7 +627,7 @@ class Turn:
         """
         if not mark[0].startswith("response"):
             return self.take_json(mark)
-        self.open_tool("response", mark.start(), closer="")
+        self.open_tool("response", mark.start(), closing_name="")
         closed, position = self.end_of_braces(mark.end())
         if closed:
             self.close_tool("response", mark.start(), position)

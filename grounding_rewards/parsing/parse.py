@@ -234,7 +234,7 @@ def _status_without_boxes(
     """
     if collector.rejected:
         return "unparseable"
-    if answer.asks:
+    if answer.only_calls_tool:
         collector.reject("only_tools")
     elif echoes_prompt(outside_json) or gives_instructions(answer.around):
         collector.reject("echoed_prompt")

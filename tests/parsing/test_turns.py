@@ -153,7 +153,7 @@ def test_any_talk_is_read(text, name):
 @given(st.lists(marks | fragments, max_size=8).map("".join))
 def test_earlier_turns_do_not_change_the_answer(text):
     after = f"{text}<|im_end|>\n<|im_start|>assistant\n{FINAL}"
-    assert read_boxes(after, QWEN).coords == COORDS or last_turn(text + "<|im_end|>").loops
+    assert read_boxes(after, QWEN).coords == COORDS or last_turn(text + "<|im_end|>").has_too_many_marks
 
 
 @given(st.text(st.characters(exclude_characters="<[`✿{:\n")).filter(lambda text: "\n" not in text))
