@@ -162,11 +162,11 @@ def test_wrong_input_is_refused(name):
     for iou in ([0.5], [[[0.5]]], [[float("nan")]]):
         with pytest.raises(ValueError, match="`iou`"):
             SINGLE[name](iou, 0.5)
-
-
-def test_a_batch_with_wrong_input_is_refused():
     with pytest.raises(ValueError, match="`iou`"):
-        match_batch([[0.5]], 0.5)
+        match_batch([[0.5]], 0.5, matching=name)
+
+
+def test_an_unknown_matcher_is_refused():
     with pytest.raises(ValueError, match="thresholded_hungarian"):
         match_batch([[[0.5]]], 0.5, matching="optimal")
 

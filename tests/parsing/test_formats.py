@@ -69,11 +69,8 @@ def test_format_of_an_unknown_model():
 
 @pytest.mark.parametrize(("model_type", "said"), table("parsing/format_cases", "without_format"))
 def test_a_model_without_a_format_is_refused_with_a_remedy(model_type, said):
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match=f"{said}.*grounding-rewards inspect answers.jsonl"):
         box_format_for_model_type(model_type)
-    assert "sample 20 answers" in str(caught.value)
-    assert "grounding-rewards inspect answers.jsonl" in str(caught.value)
-    assert "{syntax: json, keys: [box], order: xyxy, space: norm1000}" in str(caught.value)
 
 
 def test_a_family_is_one_line_with_its_source_and_date():

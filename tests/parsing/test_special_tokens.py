@@ -137,10 +137,8 @@ class TestWithoutATokenizer:
     def test_lost_boxes_are_no_silent_zero(self, name):
         text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
         columns = columns_of(next(tokenizers_of(name)), [text, "no idea"])
-        with pytest.raises(ValueError, match=f"Expected a tokenizer for box format {name}, got none") as error:
+        with pytest.raises(ValueError, match=f"Expected a tokenizer for box format {name}, got none"):
             gr.get_reward("R3", box_format=name)(**columns)
-        assert 'get_reward("R3", ..., tokenizer=processor)' in str(error.value)
-        assert "GroundingGRPOTrainer" in str(error.value)
 
     @pytest.mark.parametrize("name", LOST)
     def test_batches_without_boxes_do_not_end_a_run(self, name):

@@ -76,14 +76,6 @@ def test_what_is_an_answer(text, answer):
     assert find_answer(text).text == answer
 
 
-def test_perfect_answers_after_a_zoom_earn_everything():
-    """Once 0.765, with the crop as a second prediction, and 0 with the tokens kept."""
-    kept, stripped = TALKS["ChatML"][0], TALKS["ChatML, stripped"][0]
-    reward = gr.get_reward("R4", box_format="qwen3-vl")
-    texts = [kept + FINAL, stripped + FINAL]
-    assert reward(texts, boxes=[[COORDS]] * 2, width=[1000] * 2, height=[1000] * 2) == [1.0, 1.0]
-
-
 @pytest.mark.parametrize("scope", ["answer", "after_think", "all"])
 def test_every_scope_reads_the_last_turn(scope):
     before, behind = TALKS["ChatML, three looks"]
