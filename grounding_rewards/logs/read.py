@@ -423,6 +423,7 @@ def _read_eval(path: Path) -> Iterable[tuple[int, Any]]:
     except Exception as error:
         # inspect_ai raises errors of its own, and those of several compressions.
         raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
+    # The rest of a sample, such as its events, is large and says nothing of the answer or the image.
     fields = {"id", "epoch", "input", "target", "metadata", "output"}
     return enumerate((sample.model_dump(mode="json", include=fields) for sample in samples), 1)
 

@@ -92,6 +92,7 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     """
     # The relative path of a file in the working directory does not name the folders above it.
     path = log.absolute()
+    # A log is the folder of its run, lies in it, or in `completions` there.
     run_folders = [folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()]
     settings = _settings(run_folders[0]) if run_folders else {}
     names = settings.get("reward")

@@ -238,26 +238,26 @@ class GroundingReward(BoxScorer):
             # A copy shares what the watcher has seen.
             present_reward = copy.copy(self)
             object.__setattr__(present_reward, "box_reward", with_values(self.box_reward, scheduled_values))
-        read = self._read(completions, columns, labelled=self.compares_labels)
-        batch = scoring.score_batch(read, present_reward)
-        refuse_outside(batch.references, batch.sizes, batch.columns)
-        self._notice_wrong_reading(batch)
+        batch = self._read(completions, columns, labelled=self.compares_labels)
+        scored = scoring.score_batch(batch, present_reward)
+        refuse_outside(scored.references, scored.sizes, scored.columns)
+        self._notice_wrong_reading(scored)
         if pace is not None:
-            pace.note(batch.outcomes.tp, batch.outcomes.m)
+            pace.note(scored.outcomes.tp, scored.outcomes.m)
         if on_scored is not None:
-            on_scored(batch)
+            on_scored(scored)
         elif "vllm" in sys.modules and not columns.keys().isdisjoint(("image", "images")):
             # Our own trainer, which mends it, gives `on_scored`.
             _warn_of_doubled_images()
         if log_metric is not None:
-            for key, value in (metrics_of(batch) | scheduled_values).items():
+            for key, value in (metrics_of(scored) | scheduled_values).items():
                 log_metric(f"{self.name}/{key}", value)
         if log_extra is not None:
             texts = [completion_text(completion) for completion in completions]
             scheduled = {f"{self.name}/{parameter}": value for parameter, value in scheduled_values.items()}
-            for column, entries in columns_of(batch, texts, scheduled).items():
-                log_extra(f"{self.name}/{column}", entries)
-        return batch.outcomes.reward.tolist()
+            for column, values in columns_of(scored, texts, scheduled).items():
+                log_extra(f"{self.name}/{column}", values)
+        return scored.outcomes.reward.tolist()
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[Explanation]:
         """Score one batch, of the same columns as a call takes, and say why. Schedules are at their ends.
@@ -270,8 +270,8 @@ class GroundingReward(BoxScorer):
             0.8 1 of 1 found, mean IoU 0.80
             0.2 nothing to find, and says so
         """
-        read = self._read(completions, columns, labelled=self.compares_labels)
-        return scoring.score_batch(read, self).explanations()
+        batch = self._read(completions, columns, labelled=self.compares_labels)
+        return scoring.score_batch(batch, self).explanations()
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> scoring.Batch:
         """Read the boxes of n completions, and their references; `labelled`: the references' labels play a part."""
@@ -535,17 +535,17 @@ def score_columns(
     batches = score_batches(rewards, completions, **columns)
     # The same texts were read for all.
     raws = batches[0].raws
-    scored: dict[str, list[Any]] = {
+    scores: dict[str, list[Any]] = {
         "status": [raw.status for raw in raws],
         "rejected": [raw.rejected for raw in raws],
         "boxes": batches[0].pred.counts.tolist(),
     }
-    for reward, batch in zip(rewards, batches, strict=True):
+    for reward, scored in zip(rewards, batches, strict=True):
         name = reward.__name__
-        scored[name] = batch.outcomes.reward.tolist()
-        scored |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
-        scored[f"{name}/reason"] = batch.reasons()
-    return scored
+        scores[name] = scored.outcomes.reward.tolist()
+        scores |= {f"{name}/{part}": getattr(scored.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
+        scores[f"{name}/reason"] = scored.reasons()
+    return scores
 
 
 def score_batches(
