@@ -45,8 +45,11 @@ class Document(HTMLParser):
 
 
 def check_self_contained(document: Document) -> None:
-    """The page runs nothing, styles by no attribute, and refers to nothing outside itself."""
+    """The page and its policy: it runs nothing of others, styles by no attribute, refers to nothing outside itself."""
     assert {"link", "iframe", "form", "base"}.isdisjoint(document.tags)
+    [policy] = [value for name, value in document.attributes if name == "content" and "default-src" in (value or "")]
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "script" in document.tags or "script-src 'none'" in policy
     for name, value in document.attributes:
         assert not name.startswith("on")
         assert name != "style"

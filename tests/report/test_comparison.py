@@ -104,9 +104,6 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     # each image is in the file once, and drawn three times
     assert text.count("data:image/jpeg") == 2
     assert text.count('href="#image-1"') == 3
-    # the policy in its head lets nothing be loaded and nothing run, style attributes among it
-    assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
-    assert "script-src 'none'" in text
 
 
 def test_what_anyone_writes_is_shown_and_not_run() -> None:

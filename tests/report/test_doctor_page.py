@@ -103,8 +103,6 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     page = out.read_text(encoding="utf-8")
     check_self_contained(Document(page))
     assert "http" not in page.replace("http-equiv=", "")
-    assert "default-src 'none'; img-src data:; style-src 'sha256-" in page
-    assert "script-src 'none'" in page
     assert {"svg", "image", "table", "img"} <= set(Document(page).tags)
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page

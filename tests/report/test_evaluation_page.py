@@ -50,8 +50,6 @@ def test_the_policy_allows_this_style_and_script_alone(document: str) -> None:
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', document)
     assert policy
     rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
-    assert rules["default-src"] == "'none'"
-    assert rules["img-src"] == "data:"
     for name, tag in (("style-src", "style"), ("script-src", "script")):
         content = re.search(rf"<{tag}>(.*?)</{tag}>", document, re.DOTALL)
         assert content
