@@ -110,10 +110,11 @@ def _image_loader(facts: Mapping[str, Any], allow_outside: bool) -> Callable[[Pr
     # A log without a dataset has no split.
     if split:
         name = str(facts.get("dataset"))
-        # All images of a dataset are loaded, as those of the run need not be the first. Synthetic ones have no end.
+        # All rows of a dataset are taken, as the images of the run need not be the first. Synthetic ones have no end.
         count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
             dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
+            # Each image is opened when it is shown: most are not.
             for number, image_id in enumerate(dataset["id"]):
                 loaders[str(image_id)] = partial(load_dataset_image, dataset, number)
         except (ValueError, KeyError, OSError, ImportError) as error:

@@ -134,6 +134,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     measures = Measures(reward.name, options.label_matching, tuple(dict.fromkeys(options.iou)), options.seed)
     images = options.images(options.split, options.max_images)
     training_images = _training_images(options)
+    # A model without images was refused above.
     if options.model is not None and images is not None:
         subject = _ask_model(options, options.model, images, reward)
     else:

@@ -104,6 +104,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.model is not None and max_images is None:
         max_images = _IMAGES_TO_ASK_ABOUT
     images = options.images(options.split, max_images)
+    # A model without images was refused above.
     if options.model is not None and images is not None:
         asked_model, texts = _ask_model(options, images, judge)
         # This reward has the model's box format if `judge` has none.

@@ -522,6 +522,7 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
     finished = list(folder.results())
     advice = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
     if earlier or finished:
+        # Before the first result only the name is fixed.
         fixed_keys = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
         for key in fixed_keys if finished else ("name",):
             expected = f"the {fixed_keys[key]} that the study in the folder was started with, {earlier.get(key)!r}"
