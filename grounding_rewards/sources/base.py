@@ -91,14 +91,15 @@ def register_source(
 
 
 def _without_faults(images: Images, faults: list[str] | None) -> Iterator[AnnotatedImage]:
-    """Yield the images; append errors to the list, or raise the first one if there is no list."""
-    for image in images:
-        if isinstance(image, AnnotatedImage):
-            yield image
+    """Yield the images of a source without its errors: the list takes them, or the first is raised if there is none."""
+    for image_or_error in images:
+        if isinstance(image_or_error, AnnotatedImage):
+            yield image_or_error
         elif faults is None:
-            raise image
+            raise image_or_error
         else:
-            faults.append(" ".join(str(image).split()))
+            # On one line: the card of a prepared folder lists them so.
+            faults.append(" ".join(str(image_or_error).split()))
 
 
 def sound_images(
@@ -144,31 +145,31 @@ def source_options(read: Callable[..., Any], texts: Sequence[str]) -> dict[str, 
         {'one_based': False}
     """
     _root, _split, *parameters = inspect.signature(read).parameters.values()
-    own_options = {parameter.name: parameter for parameter in parameters}
+    parameters_by_name = {parameter.name: parameter for parameter in parameters}
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
-        if name not in own_options:
+        if name not in parameters_by_name:
             raise ValueError(
                 f"Expected one of the source's own options for --option, got {name!r}. It has: "
-                f"{', '.join(own_options) or 'none'}."
+                f"{', '.join(parameters_by_name) or 'none'}."
             )
         if name in options:
             raise ValueError(
                 f"Expected each option of the source once for --option, got {name} again in {text!r}. Several names "
                 "stand in one, with commas between them."
             )
-        options[name] = _option_value(name, value, own_options[name])
+        options[name] = _option_value(name, value, parameters_by_name[name])
     return options
 
 
-def _option_value(name: str, text: str, option: inspect.Parameter) -> Any:
-    """The value of an option's text: a boolean, a tuple where the default is one, or the text."""
+def _option_value(name: str, text: str, parameter: inspect.Parameter) -> Any:
+    """The value of an option's text: a boolean, a tuple of texts where the parameter's default is one, or the text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    # Any other text would count as true.
-    if "bool" in str(option.annotation):
+    # The function takes `bool` or `bool | None`; as a text any other word would count as true.
+    if "bool" in str(parameter.annotation):
         raise ValueError(f"Expected true or false for --option {name}=, got {text!r}. Write one of these words.")
-    return tuple(map(str.strip, text.split(","))) if isinstance(option.default, tuple) else text
+    return tuple(map(str.strip, text.split(","))) if isinstance(parameter.default, tuple) else text

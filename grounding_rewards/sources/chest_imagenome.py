@@ -30,9 +30,9 @@ from grounding_rewards.sources.documents import read_json_file
 from grounding_rewards.sources.tables import RowPlace, Size, TableRow
 
 _SILVER = ("train", "valid", "test")
-_GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
-_AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
-_ABOUT = ("dicom_id", "subject_id", "path")
+_GOLD_BOXES = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
+_GOLD_IMAGES = "silver_dataset/splits/images_to_avoid.csv"
+_FACTS = ("dicom_id", "subject_id", "path")
 # By name: the file has them in the order x1, x2, y1, y2.
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
@@ -63,15 +63,15 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
     rows = []
-    for own_split, path in tables.split_paths(root, split, files).items():
-        rows += [(own_split, *row) for row in tables.read_rows(path, _ABOUT, ("ViewPosition",))]
+    for table_split, path in tables.split_paths(root, split, files).items():
+        rows += [(table_split, *row) for row in tables.read_rows(path, _FACTS, ("ViewPosition",))]
 
     def image(split: str, place: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
         """The image of a row, with the boxes of its scene graph; None if it has no scene graph."""
         graph = graphs / f"{cells[0]}_SceneGraph.json"
         if not graph.is_file():
             return None
-        size = None if known_sizes is None else tables.known_size(known_sizes, place)
+        size = tables.known_size(known_sizes, place)
         boxes, labels = _objects(graph)
         return _image(cells, split, size, boxes, labels)
 
@@ -79,24 +79,24 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
 
 
 def _image(
-    facts: Sequence[str], split: str, size: Size | None, boxes: list[list[float]], labels: list[str]
+    facts: Sequence[str], split: str, size: Size | tuple[None, None], boxes: list[list[float]], labels: list[str]
 ) -> AnnotatedImage:
     """The image of a row of a table, whose cells are id, patient, path and view, with its boxes."""
-    image, patient, path, view = facts
-    width, height = size or (None, None)
+    image_id, patient, path, view = facts
+    # The tables name the DICOM file of MIMIC-CXR; the images are those of MIMIC-CXR-JPG.
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
     extra = {"view": view} if view else {}
-    return AnnotatedImage(image, file, boxes, labels, width, height, stated_name(patient), split, extra=extra)
+    return AnnotatedImage(image_id, file, boxes, labels, *size, stated_name(patient), split, extra=extra)
 
 
 def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
-    """The boxes in the scene graph of an image, and their labels."""
+    """The boxes of the regions in the scene graph of an image, and the names of these regions."""
     graph = read_json_file(path)
-    objects = graph.get("objects") if isinstance(graph, dict) else None
-    if not isinstance(objects, list):
+    regions = graph.get("objects") if isinstance(graph, dict) else None
+    if not isinstance(regions, list):
         raise ValueError(f"Expected a scene graph with objects in {path}, got none. Unpack the file again.")
     boxes, labels = [], []
-    for number, region in enumerate(objects, start=1):
+    for number, region in enumerate(regions, start=1):
         box: list[Any] = [region.get(key) for key in _CORNERS] if isinstance(region, dict) else []
         if not is_box(box) or not region.get("bbox_name"):
             expected = f"bbox_name and {', '.join(_CORNERS)}"
@@ -107,22 +107,23 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 
 
 def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
-    """The images of the gold set."""
-    avoided = tables.optional_rows(root, _AVOIDED, _ABOUT, ("ViewPosition",))
-    facts_of_images = {cells[0]: cells for _, cells in avoided}
+    """The images of the gold set, whose boxes name their annotator."""
+    # The table of boxes has neither patient nor path; the list of the gold patients' images has both.
+    gold_rows = tables.optional_rows(root, _GOLD_IMAGES, _FACTS, ("ViewPosition",))
+    facts_of_images = {cells[0]: cells for _, cells in gold_rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         """The image of that name, with the boxes of its rows and their annotators."""
-        annotators = tuple(cells[-1] for _, cells in rows)
-        image = name.removesuffix(".dcm")
-        boxes = [place.numbers(cells[2:6]) for place, cells in rows]
-        facts = facts_of_images.get(image, (image, "", f"{image}.dcm", ""))
+        image_id = name.removesuffix(".dcm")
+        facts = facts_of_images.get(image_id, (image_id, "", f"{image_id}.dcm", ""))
         first_place, _ = rows[0]
-        size = None if sizes is None else tables.known_size(sizes, first_place._replace(image=image))
-        annotated = _image(facts, "gold", size, boxes, [cells[1] for _, cells in rows])
+        size = tables.known_size(sizes, first_place._replace(image=image_id))
+        boxes = [place.numbers(cells[2:6]) for place, cells in rows]
+        image = _image(facts, "gold", size, boxes, [cells[1] for _, cells in rows])
+        annotators = tuple(cells[-1] for _, cells in rows)
         # Without the column of annotators all are empty.
-        read_by = tuple(dict.fromkeys(name for name in annotators if name))
-        return annotated._replace(readers=annotators if read_by else (), read_by=read_by)
+        read_by = tuple(dict.fromkeys(annotator for annotator in annotators if annotator))
+        return image._replace(readers=annotators if read_by else (), read_by=read_by)
 
-    path = tables.find_file(root, _GOLD)
+    path = tables.find_file(root, _GOLD_BOXES)
     return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))

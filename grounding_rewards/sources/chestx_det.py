@@ -30,7 +30,6 @@ from grounding_rewards.sources.tables import RowPlace, image_finder, split_paths
 
 _SIDE = 1024
 _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
-_SPLITS = ("train", "test")
 
 
 @register_source(
@@ -57,9 +56,9 @@ def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Images:
     return _read(root, split, "{}.json")
 
 
-def _read(root: str | Path, split: str | None, name: str) -> Images:
+def _read(root: str | Path, split: str | None, file_pattern: str) -> Images:
     """The images of a split, or of both, from files whose name has the split in place of `{}`."""
-    paths = split_paths(root, split, {own_split: [name.format(own_split)] for own_split in _SPLITS})
+    paths = split_paths(root, split, {name: [file_pattern.format(name)] for name in ("train", "test")})
     find = image_finder(root)
 
     def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
@@ -73,5 +72,5 @@ def _read(root: str | Path, split: str | None, name: str) -> Images:
         float_boxes = [[float(value) for value in box] for box in boxes]
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
-    rows = ((own_split, *row) for own_split, path in paths.items() for row in read_json_rows(path, "file_name"))
+    rows = ((name, *row) for name, path in paths.items() for row in read_json_rows(path, "file_name"))
     return sound_images(image, rows)

@@ -37,6 +37,7 @@ MissingCategory = Literal["error", "ignore"]
 
 _ANNOTATIONS = ("annotations/instances_{split}.json", "{split}/_annotations.coco.json")
 _IMAGES = ("{split}", "images/{split}", "images")
+_HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
 
 
 @register_source("coco")
@@ -84,9 +85,9 @@ def read_coco(
         existing = [name for name in _ANNOTATIONS if any(Path(root).glob(name.replace("{split}", "*")))]
         annotations = (existing or _ANNOTATIONS)[0]
     images_of_files = []
-    for name, spelling, path in split_files(root, annotations, split):
+    for file_split, spelling, path in split_files(root, annotations, split):
         folder = _image_folder(Path(root), images, spelling)
-        images_of_files.append(coco_images(path, folder, name, missing_category))
+        images_of_files.append(coco_images(path, folder, file_split, missing_category))
     return chain.from_iterable(images_of_files)
 
 
@@ -120,11 +121,11 @@ def coco_images(
     """
     document = _read_instances(path)
     names = _category_names(document["categories"], path)
-    entries_of_ids = Counter(_key(entry.get("id")) for entry in document["images"])
+    id_counts = Counter(_key(entry.get("id")) for entry in document["images"])
     annotations = defaultdict[Any, list[dict[str, Any]]](list)
     for annotation in document["annotations"]:
         annotations[_key(annotation.get("image_id"))].append(annotation)
-    orphans = list(chain.from_iterable(annotations[key] for key in annotations if key not in entries_of_ids))
+    orphans = list(chain.from_iterable(annotations[key] for key in annotations if key not in id_counts))
     if orphans:
         raise ValueError(
             f"Expected annotations of images of {path}, got {len(orphans)} of other images: annotation "
@@ -135,7 +136,7 @@ def coco_images(
         """The image of an entry, with its annotations."""
         image_id = _key(entry.get("id"))
         name = str(entry.get("file_name") or "")
-        if not name or image_id is None or entries_of_ids[image_id] > 1:
+        if not name or image_id is None or id_counts[image_id] > 1:
             raise ValueError(
                 f"Expected file_name and an id of its own for every image of {path}, got {name!r} with id "
                 f"{entry.get('id')!r}. Correct or drop it."
@@ -145,7 +146,11 @@ def coco_images(
         for annotation in annotations[image_id]:
             category: Any = annotation.get("category_id")
             is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
-            problem = _problem(annotation, names, is_ignored)
+            problem = ""
+            if not is_box(annotation.get("bbox")):
+                problem = f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
+            elif not is_ignored and _key(category) not in names:
+                problem = f"category_id {category!r} is no category of the file"
             if problem:
                 raise ValueError(
                     f"Expected annotations that can be read for {file} in {path}, got annotation "
@@ -160,7 +165,7 @@ def coco_images(
                 labels.append(names[category])
         facts = _facts(entry)
         patient_key = patient_column(facts) or "patient_id"
-        # What rows have under other names, and the number of a licence.
+        # Rows have the file and the patient under other names; `license` is a number that means nothing outside.
         reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
         return AnnotatedImage(
             file,
@@ -179,13 +184,19 @@ def coco_images(
 
 
 def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of an entry, with those of its objects: `metadata` or `patient` may hold the patient's id."""
-    facts: dict[str, Any] = {}
+    """The keys of an entry, with those of its objects: `metadata` or `patient` may hold the patient's id.
+
+    A key of an object is there twice: `id` of `patient` as `id` and as `patient_id`. Keys of the entry itself win.
+    """
+    object_facts: dict[str, Any] = {}
+    entry_facts: dict[str, Any] = {}
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            facts |= value
-            facts |= {f"{key}_{part}": fact for part, fact in value.items()}
-    return facts | {key: value for key, value in entry.items() if not (value is None or isinstance(value, Mapping))}
+            object_facts |= value
+            object_facts |= {f"{key}_{part}": fact for part, fact in value.items()}
+        elif value is not None:
+            entry_facts[key] = value
+    return object_facts | entry_facts
 
 
 def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -> dict[int | str, str]:
@@ -215,9 +226,6 @@ def _turned_corners(annotation: Mapping[str, Any]) -> list[float]:
     return turned_box(corners, degrees)
 
 
-_HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
-
-
 def _read_instances(path: str | Path) -> dict[str, list[dict[str, Any]]]:
     """Read a COCO file; refuse one without lists of images, annotations and categories."""
     document = read_json_file(path)
@@ -234,19 +242,3 @@ def _read_instances(path: str | Path) -> dict[str, list[dict[str, Any]]]:
 def _key(value: Any) -> int | str | None:
     """The value if it can be an id, a number or a text; None for any other value."""
     return value if isinstance(value, int | str) else None
-
-
-def _problem(annotation: Mapping[str, Any], names: Mapping[Any, str], ignored: bool) -> str | None:
-    """Why an annotation cannot be read, in words; None if it can.
-
-    Args:
-        annotation: of the file.
-        names: of the categories by id.
-        ignored: whether it is a region to ignore, which needs no category.
-    """
-    category = annotation.get("category_id")
-    if not is_box(annotation.get("bbox")):
-        return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
-    if not ignored and _key(category) not in names:
-        return f"category_id {category!r} is no category of the file"
-    return None

@@ -40,11 +40,8 @@ from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 
-# The rows of each image, by its name in the table.
-_RowsOfImages = dict[str, list[tables.TableRow]]
-
 # Text files are tables where there is nothing else: most are words about the images.
-_TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
+_TABLE_SUFFIXES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
 _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
 # Labels of tissue without disease, which some datasets mark.
@@ -52,10 +49,10 @@ _SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
 # A comma that may stand between thousands; a point is always decimal.
 _GROUPED = re.compile(r"[1-9]\d{0,2},\d{3}")
 # What programs write into a cell that holds nothing.
-_EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
+_EMPTY_CELLS = {"nan", "none", "null", "na", "n/a", "<na>"}
 
 # What the column of each part may be called, in small letters without marks, the most telling first.
-_NAMES: dict[str, tuple[str, ...]] = {
+_USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "file": ("file", "filename", "imagefile", "imagepath", "imgpath", "filepath", "path", "imagename", "imageid",
              "imageindex", "image", "img", "imgid", "sopinstanceuid", "id"),
     "boxes": ("boxes", "bboxes", "bbox", "box"),
@@ -72,7 +69,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "w": ("w", "width", "boxwidth", "bboxwidth"), "h": ("h", "height", "boxheight", "bboxheight"),
 }  # fmt: skip
 # The parts of a box in each order, the most telling first.
-_CORNERS = {"xyxy": ("x1", "y1", "x2", "y2"), "cxcywh": ("cx", "cy", "w", "h"), "xywh": ("x", "y", "w", "h")}
+_BOX_PARTS = {"xyxy": ("x1", "y1", "x2", "y2"), "cxcywh": ("cx", "cy", "w", "h"), "xywh": ("x", "y", "w", "h")}
 
 
 @register_source("csv")
@@ -117,12 +114,12 @@ def read_csv_table(
     """
     check_word("frame", frame, _FRAMES)
     if order:
-        check_word("order", order, tuple(_CORNERS))
+        check_word("order", order, tuple(_BOX_PARTS))
     table = table or _only_table(Path(root))
     # The split of a single table is a column.
     files = tables.split_files(root, table, split if "{split}" in table else None, option="table")
     options = _Options(split, _stated_columns(columns), tuple(classes), order, frame)
-    return chain.from_iterable([_images(Path(root), path, own_split, options) for own_split, _, path in files])
+    return chain.from_iterable([_images(Path(root), path, file_split, options) for file_split, _, path in files])
 
 
 class _Options(NamedTuple):
@@ -136,12 +133,11 @@ class _Options(NamedTuple):
 
 
 def _only_table(root: Path) -> str:
-    """The name of the only CSV file in a folder."""
-    files = sorted(root.glob("*"))
+    """The name of the only CSV file in a folder, or of its only text file; several, or none, are refused."""
+    file_names = sorted(path.name for path in root.glob("*"))
     names: list[str] = []
-    for endings in _TABLES:
-        # Files of the first kind that the folder has.
-        names = names or [path.name for path in files if path.name.lower().endswith(endings)]
+    for suffixes in _TABLE_SUFFIXES:
+        names = names or [name for name in file_names if name.lower().endswith(suffixes)]
     if len(names) != 1:
         raise ValueError(
             f"Expected one CSV file in the folder for `root`, got {', '.join(names) or 'none'} in {str(root)!r}. Name "
@@ -155,23 +151,31 @@ def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
     names = {}
     for text in [columns] if isinstance(columns, str) else columns:
         part, _, name = text.partition("=")
-        check_word("columns", part, tuple(_NAMES))
+        check_word("columns", part, tuple(_USUAL_NAMES))
         names[part] = name
     return names
 
 
 class _Columns(NamedTuple):
-    """The indices of the cells of a row that are read.
+    """Which cells of a row are read.
 
     Attributes:
         order: of the numbers of a box.
-        box: indices of its four numbers, or the index of a list of boxes.
-        places: index of the file, and those of label, split, patient, width and height that the table has.
+        box: indices of the cells of its four numbers, or the index of a list of boxes.
+        texts: by part, the index of the file, and of those of label, split, patient, width and height that are there.
     """
 
     order: str
     box: tuple[int, ...]
-    places: dict[str, int]
+    texts: dict[str, int]
+
+
+class _Row(NamedTuple):
+    """A row of the table: its place, the cells of its box or its list of boxes, and its other texts by their part."""
+
+    place: tables.RowPlace
+    box_cells: list[str]
+    texts: dict[str, str]
 
 
 def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
@@ -181,174 +185,180 @@ def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
     """
     stated_columns, order = options.stated_columns, options.order
     plain_names = [re.sub(r"[\W_]", "", name).casefold() for name in header]
-    places = {}
-    for part, names in _NAMES.items():
+    indices = {}
+    for part, names in _USUAL_NAMES.items():
         if part in stated_columns:
             check_word(f"a column of {path.name}", stated_columns[part], header)
-            places[part] = header.index(stated_columns[part])
+            indices[part] = header.index(stated_columns[part])
         else:
             usual_names = [name for name in names if name in plain_names]
             if usual_names:
-                places[part] = plain_names.index(usual_names[0])
-    own_order = next((name for name, parts in _CORNERS.items() if {*parts} <= places.keys()), "")
-    if "file" not in places or not (own_order or "boxes" in places):
+                indices[part] = plain_names.index(usual_names[0])
+    # Which four columns there are tells the order of their numbers; a list of boxes tells none.
+    order_of_columns = next((name for name, parts in _BOX_PARTS.items() if {*parts} <= indices.keys()), "")
+    if "file" not in indices or not (order_of_columns or "boxes" in indices):
         raise ValueError(
             f"Expected a column for the file and four for the box, or a list of boxes, in {path}, got "
             f"{', '.join(header)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
         )
-    if not (own_order or order):
+    if not (order_of_columns or order):
         raise ValueError(
-            f"Expected the order of the four numbers of column {header[places['boxes']]} of {path}, got none. Say it: "
-            f"--option order={', order='.join(_CORNERS)}."
+            f"Expected the order of the four numbers of column {header[indices['boxes']]} of {path}, got none. Say it: "
+            f"--option order={', order='.join(_BOX_PARTS)}."
         )
-    box = tuple(places[part] for part in _CORNERS.get(own_order, ["boxes"]))
-    if own_order and order not in ("", own_order):
+    box = tuple(indices[part] for part in _BOX_PARTS.get(order_of_columns, ["boxes"]))
+    if order_of_columns and order not in ("", order_of_columns):
         raise ValueError(
-            f"Expected order {own_order} for the columns {', '.join(header[place] for place in box)} of {path}, got "
-            f"{order}. Leave order out."
+            f"Expected order {order_of_columns} for the columns {', '.join(header[index] for index in box)} of {path}, "
+            f"got {order}. Leave order out."
         )
     patient = "patient_id" if "patient_id" in header else patient_column(header)
     if patient is not None:
-        places.setdefault("patient", header.index(patient))
+        indices.setdefault("patient", header.index(patient))
     parts = ["file", "label", "split", "patient"]
-    sizes = [part for part in ("width", "height") if part in places and places[part] not in box]
-    if len(sizes) == 2:
-        parts += sizes
-    used_places = {part: places[part] for part in parts if part in places}
+    # A column `width` may be that of the boxes, and one side alone is no size.
+    if all(side in indices and indices[side] not in box for side in ("width", "height")):
+        parts += ["width", "height"]
+    texts = {part: indices[part] for part in parts if part in indices}
     for part, name in stated_columns.items():
-        if places[part] not in (*box, *used_places.values()):
+        if indices[part] not in (*box, *texts.values()):
             raise ValueError(
                 f"Expected a part of use for columns, got {part}={name}: it has no effect in {path}. Leave it "
                 "out, or name the others of its kind too, such as width and height."
             )
-    return _Columns(order or own_order, box, used_places)
+    return _Columns(order_of_columns or order, box, texts)
 
 
-def _images(root: Path, path: Path, own_split: str | None, options: _Options) -> Images:
+def _images(root: Path, path: Path, file_split: str | None, options: _Options) -> Images:
     """The images of one table; wrong options and a broken table are refused at the call.
 
     Args:
         root: the folder of the dataset.
         path: of the table.
-        own_split: of all its images, from the name of the file; None leaves it to a column.
+        file_split: the split of all its images, from the name of the file; None leaves it to a column.
         options: of the caller.
     """
     separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
     header = tables.read_header(path, separator)
     columns = _find_columns(path, header, options)
-    if options.classes and "label" not in columns.places:
+    if options.classes and "label" not in columns.texts:
         raise ValueError(
             f"Expected a column of labels in {path} for classes, got {', '.join(header)}. Leave classes out, or "
             "name the column: --option columns=label=NAME."
         )
-    rows_of_images: _RowsOfImages = {}
-    splits: list[str | None] = []
-    for place, row in tables.read_rows(path, separator=separator):
-        cells = tuple(["" if cell.casefold() in _EMPTY else cell for cell in row])
+    rows_of_images: dict[str, list[_Row]] = {}
+    splits = []
+    for place, table_row in tables.read_rows(path, separator=separator):
+        cells = ["" if cell.casefold() in _EMPTY_CELLS else cell for cell in table_row]
         if any(cells):
-            name = cells[columns.places["file"]]
-            rows_of_images.setdefault(name, []).append((place._replace(image=name), cells))
-            splits.append(split_name(cells[columns.places["split"]]) if "split" in columns.places else None)
-    if own_split is None:
-        tables.check_split(options.split, [name or None for name in splits])
+            texts = {part: cells[index] for part, index in columns.texts.items()}
+            row = _Row(place._replace(image=texts["file"]), [cells[index] for index in columns.box], texts)
+            rows_of_images.setdefault(texts["file"], []).append(row)
+            splits.append(split_name(texts.get("split", "")) or None)
+    if file_split is None:
+        tables.check_split(options.split, splits)
     find = tables.image_finder(root)
-    published_names = {PureWindowsPath(name).as_posix() for name in rows_of_images}
+    # Tables from Windows have backslashes.
+    published_paths = {name: PureWindowsPath(name).as_posix() for name in rows_of_images}
+    stated_paths = {*published_paths.values()}
     names_of_files: dict[str, str] = {}
 
-    def image(name: str, rows: Sequence[tables.TableRow]) -> AnnotatedImage | None:
+    def image(name: str, rows: Sequence[_Row]) -> AnnotatedImage | None:
         """The image of all rows with this name; None if it is of another split than the wanted one."""
-        image_split = own_split or split_name(_shared_text(columns, rows, "split")) or None
+        image_split = file_split or split_name(_shared_text(rows, "split")) or None
         if options.split not in (None, image_split):
             return None
         # Errors of the whole image name its first row.
-        place, _ = rows[0]
+        place = rows[0].place
         if not name:
             raise place._replace(image="-").error("the name of an image", name)
-        # Tables from Windows have backslashes.
-        published = PureWindowsPath(name).as_posix()
+        published = published_paths[name]
         file = find(published, published)
-        # What is not in its folder is looked for elsewhere, where another image may be called alike.
-        is_named_by_other = file != published and file in published_names
-        if is_named_by_other or names_of_files.setdefault(file, name) != name:
+        # An image that is not in its folder is searched for elsewhere, where another one may be called alike.
+        is_of_other_row = file != published and file in stated_paths
+        if is_of_other_row or names_of_files.setdefault(file, name) != name:
             raise place.error("a file of its own for every image", file, "It is that of another image: add the file.")
-        sides = [_shared_text(columns, rows, side) for side in ("width", "height")]
-        size = None
-        # Some tools write 0 where they did not look.
-        pixels = [int(_read_number(place, side)) for side in sides if side]
-        if len(pixels) == 2 and all(pixels):
-            size = pixels[0], pixels[1]
-        elif options.frame == "fraction" or (root / file).is_file():
-            size = tables.header_size(root / file)
-        marked = list(chain.from_iterable(_row_boxes(columns, row, options, size) for row in rows))
-        boxes, labels = [box for box, _ in marked], [label for _, label in marked]
+        size = _image_size(rows, root / file, options.frame)
+        boxes, labels = [], []
+        for row in rows:
+            for box, label in _row_boxes(row, columns.order, options, size):
+                boxes.append(box)
+                labels.append(label)
         # An absolute path is no id: it is that of another machine.
         is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
         width, height = size or (None, None)
-        patient = stated_name(_shared_text(columns, rows, "patient"))
+        patient = stated_name(_shared_text(rows, "patient"))
         image_id = file if is_absolute else name
         return AnnotatedImage(image_id, file, boxes, labels, width, height, patient, image_split)
 
     return sound_images(image, rows_of_images.items())
 
 
-def _shared_text(columns: _Columns, rows: Sequence[tables.TableRow], part: str) -> str:
-    """The text of a part, such as `split`, that all rows of an image share; empty without one."""
-    if part not in columns.places:
-        return ""
-    values = {cells[columns.places[part]] for _, cells in rows} - {""}
+def _shared_text(rows: Sequence[_Row], part: str) -> str:
+    """The text of a part, such as `split`, that all rows of an image share; empty if none has one."""
+    values = {row.texts.get(part, "") for row in rows} - {""}
     if len(values) > 1:
-        first_place, _ = rows[0]
-        raise first_place.error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
+        raise rows[0].place.error(f"one {part} in all rows of an image", sorted(values), "Correct them.")
     return values.pop() if values else ""
 
 
-def _row_boxes(
-    columns: _Columns, row: tables.TableRow, options: _Options, size: tables.Size | None
-) -> Iterator[tuple[list[float], str]]:
-    """Yield each box of a row, as corners in pixels, and its label; a denial of findings beside a box is refused.
+def _image_size(rows: Sequence[_Row], path: Path, frame: str) -> tables.Size | None:
+    """The size of an image from its rows, else from the header of its file; None if neither is there.
 
-    `size` is that of the image, where it is known.
+    Boxes in fractions of the image need its size: then a missing file is refused.
     """
-    place, _ = row
-    for box_cells, label in _box_cells(columns, row, options.classes):
-        box = list(ORDERS[columns.order].to_xyxy(*[_read_number(place, cell) for cell in box_cells]))
+    texts = [_shared_text(rows, side) for side in ("width", "height")]
+    sides = [int(_read_number(rows[0].place, text)) for text in texts if text]
+    # Some tools write 0 where they did not look.
+    if len(sides) == 2 and all(sides):
+        return sides[0], sides[1]
+    return tables.header_size(path) if frame == "fraction" or path.is_file() else None
+
+
+def _row_boxes(row: _Row, order: str, options: _Options, size: tables.Size | None) -> Iterator[tuple[list[float], str]]:
+    """Yield each box of a row, as corners in pixels, and its label.
+
+    A label without a box is refused, and so is a box beside a label that says there is nothing.
+
+    Args:
+        row: of the table.
+        order: of the numbers of a box.
+        options: of the caller.
+        size: of the image, where it is known.
+    """
+    place, label = row.place, row.texts.get("label", "")
+    if len(row.box_cells) == 4:
+        boxes, labels = [row.box_cells] if any(row.box_cells) else [], [label]
+    else:
+        boxes, labels = _listed_boxes(place, row.box_cells[0], label)
+    if not boxes:
+        _check_no_finding(place, labels, options.classes)
+        return
+    for numbers, box_label in zip(boxes, labels, strict=True):
+        box = list(ORDERS[order].to_xyxy(*[_read_number(place, number) for number in numbers]))
         if options.frame == "fraction" and size is not None:
             box = tables.scaled_box(box, *size)
-        class_name = place.class_name(label, options.classes) if label else UNNAMED
+        class_name = place.class_name(box_label, options.classes) if box_label else UNNAMED
         is_denial = _is_nothing(class_name) and not _SOUND_TISSUE.search(class_name)
         if is_denial or is_placeholder(box, class_name, size):
-            raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
+            raise place.error("no box beside a label that says there is nothing", box_label, "Clear its cells.")
         yield box, class_name
 
 
-def _box_cells(columns: _Columns, row: tables.TableRow, classes: Sequence[str]) -> list[tuple[Sequence[Any], str]]:
-    """The cells of each box of a row, and its label; a label without a box is refused."""
-    place, cells = row
-
-    def names_finding(label: str) -> bool:
-        """Whether a label names a finding; a number is that of a class where there are classes."""
-        if classes and label.removesuffix(".0").isdecimal():
-            label = place.class_name(label, classes)
-        return not _is_nothing(label)
-
-    label = cells[columns.places["label"]] if "label" in columns.places else ""
-    if len(columns.box) == 4:
-        box_cells = [cells[index] for index in columns.box]
-        boxes, labels = [box_cells] if any(box_cells) else [], [label]
-    else:
-        boxes, labels = _listed_boxes(place, cells[columns.box[0]], label)
-    if boxes:
-        return list(zip(boxes, labels, strict=True))
-    unmarked = [name for name in labels if name and names_finding(name)]
-    if unmarked:
-        fix = "Draw it, clear the label, or remove the row of an image that was not marked."
-        raise place.error("a box beside the label", unmarked[0], fix)
-    return []
+def _check_no_finding(place: tables.RowPlace, labels: Sequence[str], classes: Sequence[str]) -> None:
+    """Refuse a row without a box if one of its labels names a finding; `classes` may be empty."""
+    for label in labels:
+        # Where there are classes, a number is that of a class.
+        is_number = bool(classes) and label.removesuffix(".0").isdecimal()
+        class_name = place.class_name(label, classes) if is_number else label
+        if class_name and not _is_nothing(class_name):
+            fix = "Draw it, clear the label, or remove the row of an image that was not marked."
+            raise place.error("a box beside the label", label, fix)
 
 
 @cache
 def _is_nothing(label: str) -> bool:
-    """Whether a label says that there is no finding."""
+    """Whether a label says that there is no finding, as 0 does in a column that counts or flags findings."""
     return label == "0" or states_nothing(f"{label}.")
 
 
@@ -361,14 +371,16 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
         label: a list of labels, labels with marks between them, or one label for all boxes.
     """
     boxes = _read_list(cell or "[]")
+    # A single box may stand without the brackets of a list.
     if boxes and not isinstance(boxes[0], list | tuple):
         boxes = [boxes]
     if label.startswith("["):
         labels = _read_list(label)
     else:
-        parted = [re.split(rf"\s*[{mark}]\s*", label.strip()) for mark in "|;,"]
-        fitting = [parts for parts in parted if len(parts) == len(boxes)]
-        labels = (fitting or parted)[0]
+        # A label may itself hold one of the marks: the right mark gives a label for each box.
+        splittings = [re.split(rf"\s*[{mark}]\s*", label.strip()) for mark in "|;,"]
+        fitting = [parts for parts in splittings if len(parts) == len(boxes)]
+        labels = (fitting or splittings)[0]
     if len(labels) == 1 < len(boxes):
         labels = labels * len(boxes)
     if not all(map(is_box, boxes)) or (boxes and len(labels) != len(boxes)):
@@ -378,6 +390,8 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
 
 def _read_list(text: str) -> list[Any]:
     """Read a list in JSON or as Python prints it, or numbers with spaces or commas between them.
+
+    Any other value is the only one of a list.
 
     Example:
         >>> _read_list("[(1, 2, 30, 40)]"), _read_list("['mass']"), _read_list("[1. 2. 30. 40.]")
@@ -397,7 +411,7 @@ def _read_list(text: str) -> list[Any]:
 def _read_number(place: tables.RowPlace, cell: Any) -> float:
     """Read a number with a decimal point or comma; refuse a comma that may stand between thousands."""
     text = str(cell)
-    # In a table with other separators, a comma may be the decimal sign.
+    # Where other marks separate cells, a comma may be the decimal sign, unless there is a point too.
     if "." not in text:
         if _GROUPED.fullmatch(text):
             raise place.error("a number without a mark between thousands", cell, "Write it without a comma.")

@@ -27,9 +27,7 @@ _TYPES = {
     "-1": "lesion", "1": "bone", "2": "abdomen", "3": "mediastinum", "4": "liver", "5": "lung", "6": "kidney",
     "7": "soft tissue", "8": "pelvis",
 }  # fmt: skip
-_COLUMNS = (
-    "File_name", "Patient_index", "Bounding_boxes", "Coarse_lesion_type", "Image_size", "Train_Val_Test",
-)  # fmt: skip
+_COLUMNS = ("File_name", "Patient_index", "Bounding_boxes", "Coarse_lesion_type", "Image_size", "Train_Val_Test")
 _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
 
 
@@ -54,18 +52,20 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Images:
 def _image(split: str | None, name: str, rows: list[TableRow]) -> AnnotatedImage | None:
     """The image of the rows of a slice; None if it is of another split."""
     boxes, labels = [], []
-    for place, (_, _, box, kind, *_) in rows:
-        x1, y1, x2, y2 = place.box(box.split(","))
+    for place, (_, _, corners, lesion_type, *_) in rows:
+        x1, y1, x2, y2 = place.box(corners.split(","))
         boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
-        labels.append(place.one_of(_TYPES, kind))
-    place, (_, patient, _, _, size, number, *extra) = rows[0]
-    width, _, height = size.partition(",")
+        labels.append(place.one_of(_TYPES, lesion_type))
+    # All rows of a slice agree in these cells.
+    place, (_, patient, _, _, size, split_number, *extra_cells) = rows[0]
+    image_split = place.one_of(_SPLITS, split_number)
+    if split not in (None, image_split):
+        return None
+    # The table joins the name of the series, which is the folder of its slices, and that of the file by a _.
     series, _, slice_file = name.rpartition("_")
     file = f"Images_png/{series}/{slice_file}"
-    own_split = place.one_of(_SPLITS, number)
-    if split not in (None, own_split):
-        return None
-    facts = {key: value for key, value in zip(_EXTRA, extra, strict=True) if value}
+    width, _, height = size.partition(",")
+    extra = {key: value for key, value in zip(_EXTRA, extra_cells, strict=True) if value}
     return AnnotatedImage(
-        name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), own_split, extra=facts
+        name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), image_split, extra=extra
     )

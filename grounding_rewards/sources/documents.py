@@ -50,6 +50,7 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
         numbered_rows = json_lines(path)
     for number, row, problem in numbered_rows:
         if problem:
+            # A line that is no JSON has no content to show: its problem says why.
             raise RowPlace(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
         image = row.get(key)
         yield RowPlace(path, number, image if isinstance(image, str) else "-"), row
@@ -58,7 +59,7 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
 def grouped_samples(
     root: str | Path, annotations: str, split: str | None, key: str
 ) -> list[tuple[str | None, str, list[JsonRow]]]:
-    """Split, image and rows of each image, from files of samples that may name an image several times.
+    """The samples of each image, from files of samples that may name an image several times.
 
     Args:
         root: the folder of the dataset.
@@ -66,11 +67,14 @@ def grouped_samples(
         split: only this one; None takes all.
         key: of the image in an object, or of a list of one image.
 
+    Returns:
+        For each image of each file, the split of the file, the name of the image, and its rows.
+
     Raises:
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
     samples: list[tuple[str | None, str, list[JsonRow]]] = []
-    for own_split, _, path in split_files(root, annotations, split):
+    for file_split, _, path in split_files(root, annotations, split):
         rows_of_images: dict[str, list[JsonRow]] = {}
         for place, row in read_json_rows(path, key):
             image = row.get(key)
@@ -79,7 +83,7 @@ def grouped_samples(
             if not isinstance(image, str) or not image:
                 raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
             rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
-        samples += [(own_split, image, rows) for image, rows in rows_of_images.items()]
+        samples += [(file_split, image, rows) for image, rows in rows_of_images.items()]
     return samples
 
 

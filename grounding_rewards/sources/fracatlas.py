@@ -41,20 +41,18 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     check_split(split, _SPLITS)
     if split is not None:
         find_file(root, _SPLITS[split])
-    # Tables and annotations spell an image with and without its ending.
+    # By the name without its ending: some tables have it with, others without.
     splits: dict[str, str] = {}
-    for own_split, file in _SPLITS.items():
-        splits |= {Path(name).stem: own_split for _, (name,) in optional_rows(root, file, ("image_id",))}
-    annotated: dict[str, AnnotatedImage] = {}
-    unreadable: list[ValueError] = []
-    for annotated_image in coco_images(find_file(root, _COCO), images=".", split=None):
-        if isinstance(annotated_image, ValueError):
-            unreadable.append(annotated_image)
+    for table_split, file in _SPLITS.items():
+        splits |= {Path(name).stem: table_split for _, (name,) in optional_rows(root, file, ("image_id",))}
+    coco_images_by_stem: dict[str, AnnotatedImage] = {}
+    errors: list[ValueError] = []
+    for image_or_error in coco_images(find_file(root, _COCO), images=".", split=None):
+        if isinstance(image_or_error, ValueError):
+            errors.append(image_or_error)
         else:
-            annotated[Path(annotated_image.file).stem] = annotated_image
-    files: list[Path] = []
-    for folder in _FOLDERS:
-        files += sorted((root / folder).glob("*.jpg"))
+            coco_images_by_stem[Path(image_or_error.file).stem] = image_or_error
+    files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
     if not files:
         raise ValueError(
             f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for `root`, got {str(root)!r} without. "
@@ -64,14 +62,14 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     def image(path: Path) -> AnnotatedImage:
         """The image in a file, with its annotations, which must fit the file's folder."""
         name = path.stem
-        annotations = annotated.get(name) or AnnotatedImage(name, "", [], [])
-        if (path.parent.name == "Fractured") != bool(annotations.boxes):
+        coco_image = coco_images_by_stem.get(name) or AnnotatedImage(name, "", [], [])
+        if (path.parent.name == "Fractured") != bool(coco_image.boxes):
             raise ValueError(
-                f"Expected boxes for the images in Fractured and none for the others, got {len(annotations.boxes)} for "
+                f"Expected boxes for the images in Fractured and none for the others, got {len(coco_image.boxes)} for "
                 f"{path}. Correct its annotations, or remove the image."
             )
         file = path.relative_to(root).as_posix()
-        return annotations._replace(id=name, file=file, split=splits.get(name), ignored=(), extra={})
+        return coco_image._replace(id=name, file=file, split=splits.get(name), ignored=(), extra={})
 
-    chosen_files = [(path,) for path in files if split in (None, splits.get(path.stem))]
-    return chain(unreadable, sound_images(image, chosen_files))
+    files_of_split = [(path,) for path in files if split in (None, splits.get(path.stem))]
+    return chain(errors, sound_images(image, files_of_split))

@@ -25,8 +25,7 @@ CLASSES = (
     "boneanomaly", "bonelesion", "foreignbody", "fracture", "metal", "periostealreaction", "pronatorsign",
     "softtissue", "text",
 )  # fmt: skip
-# Of the side.
-_MARKER = "text"
+_SIDE_MARKER = "text"
 _LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
 _EXTRA = (
     "gender", "age", "laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing",
@@ -56,21 +55,21 @@ def read_grazpedwri_dx(root: str | Path, *, split: str | None = None) -> Images:
 
     def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
         """The image of that name, with its patient and the boxes of its findings."""
-        place, (_, patient, *extra) = rows[0]
+        place, (_, patient, *extra_cells) = rows[0]
         file = find(stem)
         if not file:
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
         labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
-        indices = [number for number, label in enumerate(labelled_image.labels) if label != _MARKER]
+        findings = [index for index, label in enumerate(labelled_image.labels) if label != _SIDE_MARKER]
         return labelled_image._replace(
             id=stem,
-            boxes=[labelled_image.boxes[number] for number in indices],
-            labels=[labelled_image.labels[number] for number in indices],
+            boxes=[labelled_image.boxes[index] for index in findings],
+            labels=[labelled_image.labels[index] for index in findings],
             patient_id=stated_name(patient),
-            extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
+            extra={key: value for key, value in zip(_EXTRA, extra_cells, strict=True) if value},
         )
 
     rows_of_images = image_rows(path, ("filestem", "patient_id"), _EXTRA)
-    # A second row of an image makes a second one, so that nothing is dropped unseen.
-    each_row = [(stem, [row]) for stem, rows in rows_of_images.items() for row in rows]
-    return sound_images(image, each_row)
+    # A second row makes a second image of the same id, which `prepare` refuses: no row is dropped unseen.
+    single_rows = [(stem, [row]) for stem, rows in rows_of_images.items() for row in rows]
+    return sound_images(image, single_rows)

@@ -69,31 +69,30 @@ def read_imagefolder(
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, splits.values())
 
-    def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
+    def image(place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
         """The image of a row, with its boxes as corners."""
+        table = Path(place.path)
         name = row.get("file_name")
-        if not isinstance(name, str) or not (path.parent / name).is_file():
+        if not isinstance(name, str) or not (table.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
         boxes, categories = _objects(place, row.get("objects"))
-        width, height = header_size(path.parent / name)
-        file = (path.parent / name).relative_to(root).as_posix()
-        filled_columns = [key for key, value in row.items() if value not in (None, "")]
+        width, height = header_size(table.parent / name)
+        file = (table.parent / name).relative_to(root).as_posix()
         xyxy_boxes = [list(ORDERS[order].to_xyxy(*box)) for box in boxes]
         labels = [place.class_name(category, classes) for category in categories]
+        # Of several columns that may hold the patient, one that this row fills.
+        filled_columns = [key for key, value in row.items() if value not in (None, "")]
         patient = stated_name(row.get(patient_column(filled_columns) or "patient_id"))
-        return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, own_split)
+        return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, splits[table])
 
-    def images(path: Path, own_split: str | None) -> Images:
-        """The images of one table."""
-        return sound_images(image, ((path, own_split, *row) for row in read_json_rows(path, "file_name")))
-
-    chosen = [(path, own_split) for path, own_split in splits.items() if split in (None, own_split)]
-    return chain.from_iterable(images(path, own_split) for path, own_split in chosen)
+    tables_of_split = [path for path, table_split in splits.items() if split in (None, table_split)]
+    return chain.from_iterable(sound_images(image, read_json_rows(path, "file_name")) for path in tables_of_split)
 
 
 def _objects(place: RowPlace, value: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The boxes and the categories of a row, from a mapping of lists or a list of mappings."""
+    """The boxes and the categories of a row, as many, from its `objects`: a mapping of lists or a list of mappings."""
     objects = value or {}
+    # Whatever else `objects` may be, it ends in the error below.
     with suppress(ValueError, AttributeError, TypeError):
         if isinstance(objects, list):
             objects = {key: [entry.get(key) for entry in objects] for key in set().union(*objects)}

@@ -69,33 +69,33 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
 def _images(path: Path, split: str | None) -> Images:
     """Yield the errors of all lines first, as splits depend on all images; then the images."""
     rows = []
-    for line in sound_rows(path):
-        if isinstance(line, ValueError):
-            yield line
+    for row_or_error in sound_rows(path):
+        if isinstance(row_or_error, ValueError):
+            yield row_or_error
         else:
-            rows.append(line[1])
+            _, row = row_or_error
+            rows.append(row)
     if split is None:
         yield from map(annotated_image, rows)
         return
     assigned = splits_of_rows(rows, str(path.parent))
     check_split_exists(split, in_usual_order(assigned.splits), str(path.parent), f"Choose a split of {path}.")
-    for row, own_split in zip(rows, assigned.splits, strict=True):
-        if split in (ALL, own_split):
-            yield annotated_image({**row, "split": own_split})
+    for row, image_split in zip(rows, assigned.splits, strict=True):
+        if split in (ALL, image_split):
+            yield annotated_image({**row, "split": image_split})
 
 
 def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
     """Yield the place and the row of each line of `annotations.jsonl`, or the error of a line that is no image."""
 
     def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
-        """The place and the row of a line; raises a ValueError if they are no sound image."""
+        """The place and the row of a line; refuses one that is no image, or, as `no_object` says, no object."""
         if no_object:
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
         place = RowPlace(path, line, row["id"])
-        fault = next(row_faults(row), None)
-        if fault is not None:
-            expected, got = fault
+        # The first fault is enough.
+        for expected, got in row_faults(row):
             raise place.error(expected, got, "Correct the line.")
         return place, row
 
@@ -112,13 +112,12 @@ def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
         {'file': 'a.png', 'id': '7', 'patient_id': None, 'split': None}
     """
     file = content.get("file")
-    file_or_dash = file if isinstance(file, str) else "-"
-    split = stated_name(content.get("split")) or ""
+    split = stated_name(content.get("split"))
     return {
         **content,
-        "id": stated_name(content.get("id")) or file_or_dash,
+        "id": stated_name(content.get("id")) or (file if isinstance(file, str) else "-"),
         "patient_id": stated_name(content.get("patient_id")),
-        "split": split_name(split) or None,
+        "split": None if split is None else split_name(split),
     }
 
 
@@ -137,6 +136,7 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
     list_problems = list(row_problems(row, parts=["lists"]))
+    # What is no list of lists cannot be looked at box by box.
     if list_problems:
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(list_problems)
     else:
@@ -202,13 +202,12 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
     readers: tuple[str, ...] = ()
     read_by: tuple[str, ...] = ()
     if row.get("reader_boxes") is not None:
-        box_lists = row["reader_boxes"]
-        boxes = list(chain.from_iterable(box_lists))
+        boxes = list(chain.from_iterable(row["reader_boxes"]))
         labels = list(chain.from_iterable(row.get("reader_labels") or [row["labels"]]))
-        read_by = tuple(str(number) for number in range(1, len(box_lists) + 1))
-        # The reader of each box.
-        for name, reader_boxes in zip(read_by, box_lists, strict=True):
-            readers += (name,) * len(reader_boxes)
+        # Readers have no names: their numbers from 1 on stand for them, once for each box.
+        for number, reader_boxes in enumerate(row["reader_boxes"], start=1):
+            read_by += (str(number),)
+            readers += (str(number),) * len(reader_boxes)
     width, height = row.get("width"), row.get("height")
     return AnnotatedImage(
         id=row["id"],

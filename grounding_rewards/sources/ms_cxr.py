@@ -57,17 +57,19 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage | None:
         """The image of that name, with the boxes of its rows; None if it is of another split than the wanted one."""
-        # File, width, height and split, which all rows of an image share.
-        shared = rows[0][1][7:]
+        first_place, first_cells = rows[0]
+        # From the eighth cell on file, width, height and split, which all rows of an image share.
+        shared_cells = first_cells[7:]
         for place, cells in rows:
-            if cells[7:] != shared:
-                expected = f"the file, size and split of the image's first row, {shared},"
+            if cells[7:] != shared_cells:
+                expected = f"the file, size and split of the image's first row, {shared_cells},"
                 raise place.error(expected, cells[7:], "Correct the row.")
-        file, *size, spelling = shared
-        own_split = split_name(spelling) or None
-        if split not in (None, own_split):
+        file, *size, split_spelling = shared_cells
+        image_split = split_name(split_spelling) or None
+        if split not in (None, image_split):
             return None
-        width, height = map(int, rows[0][0].numbers(size))
+        width, height = map(int, first_place.numbers(size))
+        # files/p10/p…/s…/: studies lie in the folder of their patient.
         patient = _PATIENT.search(file)
         return AnnotatedImage(
             name,
@@ -77,7 +79,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             width=width,
             height=height,
             patient_id=None if patient is None else patient[1],
-            split=own_split,
+            split=image_split,
             phrases=tuple(cells[2] for _, cells in rows),
         )
 

@@ -24,8 +24,8 @@ from grounding_rewards.sources.base import Images, register_source, sound_images
 from grounding_rewards.sources.documents import JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
-# The values of `bbox_type`, and whether boxes are fractions of the image.
-_BOX_TYPES = {"real": False, "norm1": True}
+# By value of `bbox_type`, whether boxes are fractions of the image.
+_ARE_FRACTIONS = {"real": False, "norm1": True}
 
 _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 # Names (r) and boxes (b) in an order in which each name is that of one box.
@@ -71,44 +71,48 @@ def read_ms_swift(
     root = Path(root)
     samples = grouped_samples(root, annotations, split, "images")
 
-    def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
-        """The image of that file, with the boxes and names of all its rows."""
-        file = PurePosixPath(images, image_name).as_posix()
+    def image(file_split: str | None, name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        """The image of that name, with the boxes and names of all its rows."""
+        file = PurePosixPath(images, name).as_posix()
         boxes, labels, size = [], [], None
-        for row in rows:
-            row_boxes, normalised, names = _objects(*row)
-            if normalised and row_boxes:
+        for place, row in rows:
+            row_boxes, are_fractions, names = _objects(place, row)
+            if are_fractions and row_boxes:
+                # Only fractions need the size: the image may be elsewhere.
                 size = size or header_size(root / file)
                 row_boxes = [scaled_box(box, *size) for box in row_boxes]
             boxes += row_boxes
             labels += names
         phrases = tuple(labels) if any(label != UNNAMED for label in labels) else ()
         width, height = size or (None, None)
-        return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=phrases)
+        return AnnotatedImage(file, file, boxes, labels, width, height, split=file_split, phrases=phrases)
 
     return sound_images(image, samples)
 
 
 def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
     """The boxes of a row, whether they are fractions of the image, and the name of each."""
-    messages = objects_in(row.get("messages"))
-    text = "".join(str(message.get("content")) for message in messages)
-    answers = [message for message in messages if message.get("role") in ("assistant", "gpt")]
-    answer = "".join(str(message.get("content")) for message in answers)
+    text = answer = ""
+    for message in objects_in(row.get("messages")):
+        content = str(message.get("content"))
+        text += content
+        if message.get("role") in ("assistant", "gpt"):
+            answer += content
     objects = row.get("objects") or {}
     boxes = refs = None
     if isinstance(objects, dict):
-        boxes = objects.get("bbox") or []
-        refs = objects.get("ref") or []
+        boxes, refs = objects.get("bbox") or [], objects.get("ref") or []
     if not isinstance(boxes, list) or not isinstance(refs, list):
         raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
+    # Such a row would be read as a negative.
     if not boxes and (_BOXES_IN_TEXT.search(text) or _BOXES_IN_ANSWER.search(answer)):
         fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
         raise place.error("boxes in `objects`", text[:200], fix)
-    normalised = place.one_of(_BOX_TYPES, str(objects.get("bbox_type") or "real"))
+    are_fractions = place.one_of(_ARE_FRACTIONS, str(objects.get("bbox_type") or "real"))
     bad_boxes = [box for box in boxes if not is_box(box)]
     if bad_boxes:
         raise place.error("x1, y1, x2, y2 for every bbox", bad_boxes[0], "A point is no box: drop the row.")
+    # In the text a placeholder stands for each ref and box: "rb" for <ref-object><bbox>.
     order = "".join("b" if mark == "<bbox>" else "r" for mark in _PLACEHOLDER.findall(text))
     if order.count("b") > len(boxes):
         raise place.error(f"a box for each of {order.count('b')} <bbox>", boxes, "Add the boxes, or drop the row.")
@@ -119,4 +123,4 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     names = [str(ref) for ref in refs or [UNNAMED]]
     if len(names) != len(boxes):
         names = names[:1] * len(boxes)
-    return [[float(value) for value in box] for box in boxes], normalised, names
+    return [[float(value) for value in box] for box in boxes], are_fractions, names

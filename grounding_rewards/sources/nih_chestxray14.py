@@ -56,7 +56,6 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         with and without box) and `view`, where the folder has `Data_Entry_2017`.
     """
     tables.check_split(split, _LISTS)
-    root = Path(root)
     rows_of_images = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), _BOXES)
     if split is not None:
         tables.find_file(root, _LISTS[split])
@@ -65,10 +64,11 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         path = tables.optional_file(root, file)
         if path is not None and split in (None, list_split):
             splits |= dict.fromkeys(read_text(path).split(), list_split)
-    entries = tables.optional_file(root, *_ENTRIES)
-    rows = [] if entries is None else tables.read_rows(entries, _FACTS, ("View Position",))
+    entries_path = tables.optional_file(root, *_ENTRIES)
+    entries = [] if entries_path is None else tables.read_rows(entries_path, _FACTS, ("View Position",))
+    # Facts about images with boxes and about negatives; images with findings and without a box are left out.
     facts = {}
-    for _, (name, labels, view) in rows:
+    for _, (name, labels, view) in entries:
         if labels == _NEGATIVE or name in rows_of_images:
             facts[name] = {"finding_labels": labels, "view": view}
     if negatives:
@@ -80,7 +80,9 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         rows = rows_of_images[name]
         boxes = [place.box(cells[2:], "xywh") for place, cells in rows]
         labels = [cells[1] for _, cells in rows]
-        file, patient = find(name, f"images/{name}"), name.split("_")[0]
+        file = find(name, f"images/{name}")
+        # A name is the number of the patient, a _ and the number of the follow-up.
+        patient = name.split("_")[0]
         extra = facts.get(name, {})
         return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 

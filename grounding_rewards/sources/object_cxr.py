@@ -39,19 +39,20 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
     """
     tables.check_split(split, map(split_name, _NAMES))
     names = [name for name in _NAMES if split in (None, split_name(name))]
+    # One of them has to be there.
     tables.find_file(root, *(f"{name}.csv" for name in names))
     paths = {name: tables.optional_file(root, f"{name}.csv") for name in names}
     return chain.from_iterable([_images(path, name) for name, path in paths.items() if path is not None])
 
 
 def _images(path: Path, name: str) -> Images:
-    """The images of one table, whose name is that of the folder of its images."""
+    """The images of one table, `name` of `name`.csv, which is also that of the folder of its images."""
     column = "image_path" if "image_path" in tables.read_header(path) else "image_name"
     # A name is relative to the folder of the split, a path to the folder of the table.
     prefix = f"{name}/" if column == "image_name" else ""
 
     def image(cell: str, rows: list[tables.TableRow]) -> AnnotatedImage:
-        """The image of that cell, with the boxes of the shapes in its rows."""
+        """The image that the cell names, with the boxes of the shapes in its rows."""
         file = f"{prefix}{cell}"
         size = tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
@@ -63,13 +64,20 @@ def _images(path: Path, name: str) -> Images:
 
 
 def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) -> list[float]:
-    """The box around a shape: a rectangle (0), an ellipse (1) or a polygon (2), which is clipped to the image."""
+    """The box around a shape: a rectangle (0), an ellipse (1) or a polygon (2), which is clipped to the image.
+
+    Args:
+        fields: the number of the kind, and the coordinates.
+        size: of the image; None clips at the left and upper edge alone.
+        place: of the row, for errors.
+    """
     kind, *cells = fields
     numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
-        ends = (size or (math.inf, math.inf)) * 2
-        return [min(max(value, 0.0), end) for value, end in zip(tables.outline_box(numbers), ends, strict=True)]
+        width, height = size or (math.inf, math.inf)
+        edges = (width, height, width, height)
+        return [min(max(value, 0.0), edge) for value, edge in zip(tables.outline_box(numbers), edges, strict=True)]
     expected = "0 or 1 with four numbers, or 2 with three points or more,"
     raise place.error(expected, " ".join(fields), "Correct the shape.")

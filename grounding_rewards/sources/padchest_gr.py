@@ -58,16 +58,16 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
     path = tables.find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
     table = tables.read_rows(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
-    facts = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
+    facts = {image_id: (patient, split_name(name)) for _, (image_id, patient, name) in table}
     find, root = tables.image_finder(root), Path(root)
 
     def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None if it is of another split, or has abnormal findings but no box."""
         name = str(report.get("ImageID"))
-        patient, own_split = facts.get(name, ("", ""))
-        if split not in (None, own_split):
+        patient, image_split = facts.get(name, ("", ""))
+        if split not in (None, image_split):
             return None
-        # Finding, reader and box.
+        # The finding, the reader and the four numbers of each box.
         drawn_boxes = []
         try:
             for finding in report["findings"]:
@@ -82,10 +82,12 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
             # A box in pixels would otherwise be far outside the image.
             if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box):
                 raise place.error("four fractions of the image for a box", box, "Correct the report.")
+        # It has a finding that nobody located, so it is no negative.
         if is_abnormal and not drawn_boxes:
             return None
         has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
         file = find(name, name)
+        # Only boxes need the size: an image without is not opened.
         width, height = tables.header_size(root / file) if drawn_boxes else (None, None)
         return AnnotatedImage(
             id=name,
@@ -95,7 +97,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
             width=width,
             height=height,
             patient_id=stated_name(patient),
-            split=stated_name(own_split),
+            split=stated_name(image_split),
             readers=tuple(reader for _, reader, _ in drawn_boxes),
             read_by=_SETS if has_second_reader else _SETS[:1],
             phrases=phrases,

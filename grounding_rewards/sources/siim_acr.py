@@ -79,20 +79,20 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 
     image = np.zeros(side * side, dtype=bool)
     for mask in masks:
-        ends = np.cumsum(mask)
-        for start, end in zip(ends[::2], ends[1::2], strict=True):
+        # After a skip a run begins, and after a take it ends.
+        run_ends = np.cumsum(mask)
+        for start, end in zip(run_ends[::2], run_ends[1::2], strict=True):
             image[start:end] = True
     # The mask is written column by column, so the first axis is x.
     mask_pixels = image.reshape(side, side)
     if not mask_pixels.any():
         return []
-    columns = np.flatnonzero(mask_pixels.any(axis=1))
-    lines = np.flatnonzero(mask_pixels.any(axis=0))
-    inner = mask_pixels[columns[0] : columns[-1] + 1, lines[0] : lines[-1] + 1]
+    # Only the part of the image that has the mask is closed, which takes far less time.
+    ((x_range, y_range),) = find_objects(mask_pixels.astype(np.int8))
     # A margin, so that the edge of the image closes nothing.
-    inner = np.pad(inner, _CLOSING)
+    inner = np.pad(mask_pixels[x_range, y_range], _CLOSING)
+    left, top = x_range.start - _CLOSING, y_range.start - _CLOSING
     part_numbers, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
-    left, top = int(columns[0]) - _CLOSING, int(lines[0]) - _CLOSING
     boxes = []
     # Around the mask's own pixels of each part; a part that closing alone made has none, and no region.
     for region in find_objects(np.where(inner, part_numbers, 0)):
@@ -103,14 +103,15 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 
 
 def _boxes(rows: list[TableRow]) -> list[list[float]]:
-    """The boxes of an image from its rows, which are masks or a single -1."""
+    """The boxes of an image from its rows, which are masks or a single -1; a broken mask is refused."""
     masks = []
-    for place, (_, text) in rows:
-        if text == _NEGATIVE:
+    for place, (_, run_lengths) in rows:
+        if run_lengths == _NEGATIVE:
             continue
-        mask = [int(number) for number in place.numbers(text.split())]
+        mask = [int(number) for number in place.numbers(run_lengths.split())]
         is_inside = min(mask, default=-1) >= 0 and sum(mask) <= _SIDE * _SIDE
-        if len(mask) % 2 or not any(mask[1::2]) or not is_inside:
-            raise place.error(f"pairs of skip and take inside {_SIDE} x {_SIDE} pixels, or -1,", text[:40])
+        has_pixels = any(mask[1::2])
+        if len(mask) % 2 or not has_pixels or not is_inside:
+            raise place.error(f"pairs of skip and take inside {_SIDE} x {_SIDE} pixels, or -1,", run_lengths[:40])
         masks.append(mask)
     return mask_boxes(masks)

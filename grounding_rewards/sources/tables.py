@@ -83,6 +83,7 @@ class RowPlace(NamedTuple):
             ValueError: a number without a name, or a name that is not among the classes.
         """
         text = str(value)
+        # pandas writes the whole numbers of a column with gaps as 1.0.
         number = text.removesuffix(".0")
         if number.isdecimal() and int(number) < len(classes):
             return classes[int(number)]
@@ -205,10 +206,10 @@ def split_files(
             f"Expected a path relative to the root for {option}, got {pattern!r}. Name it from {str(root)!r} on."
         )
     else:
-        # Without ./ in front, as paths are found.
-        start, *others = map(re.escape, PurePath(pattern).as_posix().split("{split}"))
-        # Each further place has the same name.
-        path_pattern = re.compile(start + "([^/]+)" + r"\1".join(others))
+        # `as_posix` takes off a ./ in front, which the relative paths below do not have.
+        text_before, *texts_behind = map(re.escape, PurePath(pattern).as_posix().split("{split}"))
+        # The first `{split}` captures a name, and the same name has to stand for each further one.
+        path_pattern = re.compile(text_before + "([^/]+)" + r"\1".join(texts_behind))
         for path in sorted(root.glob(pattern.replace("{split}", "*"))):
             match = path_pattern.fullmatch(path.relative_to(root).as_posix())
             if match:
@@ -296,6 +297,7 @@ def read_rows(
         if len(row) < named_cells or any(row[width:]):
             image = row[indices[0]] if indices[0] < len(row) else "-"
             raise RowPlace(path, line, image).error(f"{named_cells} cells, as in the header,", len(row))
+        # At least one empty cell stands behind the columns, for an optional one that is missing.
         row += [""] * (width + 1 - len(row))
         cells = tuple([row[index] for index in indices])
         rows.append((RowPlace(path, line, cells[0]), cells))
@@ -309,24 +311,24 @@ def optional_rows(root: str | Path, name: str, columns: Sequence[str], optional:
 
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a CSV file that are not blank, with stripped cells, each with the number of its last line."""
-    # A blank line at the end is a row, unless it is in a quoted cell that nobody closed.
-    lines = csv.reader(chain(_split_lines(path), ["\n"]), delimiter=separator)
+    """Yield each row of a CSV file that is not blank: the number of its last line, and its stripped cells."""
+    # The blank line that is added at the end is a row of its own, unless a quoted cell that nobody closed takes it in.
+    reader = csv.reader(chain(_split_lines(path), ["\n"]), delimiter=separator)
     row: list[str] = []
-    begin = end = 0
+    first_line = last_line = 0
     try:
-        for row in lines:
-            begin, end = end + 1, lines.line_num
+        for row in reader:
+            first_line, last_line = last_line + 1, reader.line_num
             if row:
-                yield end, [cell.strip() for cell in row]
+                yield last_line, [cell.strip() for cell in row]
     except csv.Error as error:
         raise ValueError(
-            f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
+            f"Expected CSV in {path}, got {error} in line {reader.line_num}. Download the file again."
         ) from error
     if row:
         raise ValueError(
-            f"Expected an end of every quoted cell in {path}, got none for one in the row of line {begin}, which takes "
-            "all lines below it. Close the quote, or remove it."
+            f"Expected an end of every quoted cell in {path}, got none for one in the row of line {first_line}, which "
+            "takes all lines below it. Close the quote, or remove it."
         )
 
 
@@ -406,6 +408,7 @@ def turned_box(box: Sequence[float], degrees: float) -> list[float]:
         >>> turned_box([10, 20, 30, 60], 90)
         [0.0, 30.0, 40.0, 50.0]
     """
+    # Most boxes are not turned: they keep their exact numbers.
     if degrees % 360 == 0:
         return list(box)
     x1, y1, x2, y2 = box
@@ -414,7 +417,7 @@ def turned_box(box: Sequence[float], degrees: float) -> list[float]:
     height = (x2 - x1) * sin + (y2 - y1) * cos
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     corners = (middle_x - width / 2, middle_y - height / 2, middle_x + width / 2, middle_y + height / 2)
-    # Right angles give whole numbers.
+    # The sine of a right angle is not exactly 1: whole numbers stay whole.
     return [round(value, 6) for value in corners]
 
 
@@ -457,16 +460,18 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     return sizes
 
 
-def known_size(sizes: Mapping[str, Size], place: RowPlace) -> Size:
-    """The size of the image of a row, from a table of sizes.
+def known_size(sizes: Mapping[str, Size] | None, place: RowPlace) -> Size | tuple[None, None]:
+    """Width and height of the image of a row, from a table of sizes; both are None without a table.
 
     Raises:
         ValueError: the table does not have the image.
 
     Example:
-        >>> known_size({"a": (30, 20)}, RowPlace("train.csv", 7, "a"))
-        (30, 20)
+        >>> known_size({"a": (30, 20)}, RowPlace("train.csv", 7, "a")), known_size(None, RowPlace("train.csv", 7, "a"))
+        ((30, 20), (None, None))
     """
+    if sizes is None:
+        return None, None
     if place.image not in sizes:
         raise place.error("an image whose size is known", place.image, "Add it to the table of sizes.")
     return sizes[place.image]
@@ -513,18 +518,15 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         ('a.png', 'a.png', 'train/b.dicom')
     """
 
-    # Texts rather than paths: a dataset has many images.
-    endings = tuple(suffixes)
-
     @cache
     def paths_by_stem() -> dict[str, tuple[str, ...]]:
-        """Paths relative to the root by the name of the file without its ending."""
+        """Paths relative to the root by the name of the file without its ending; texts, as there are very many."""
         paths: dict[str, tuple[str, ...]] = {}
         for folder, subfolders, names in os.walk(root):
             subfolders.sort()
             relative_folder = Path(folder).relative_to(root).as_posix()
             for name in names:
-                if name.lower().endswith(endings):
+                if name.lower().endswith(tuple(suffixes)):
                     path = name if relative_folder == "." else f"{relative_folder}/{name}"
                     stem, _ = os.path.splitext(name)
                     paths[stem] = (*paths.get(stem, ()), path)
@@ -541,17 +543,19 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         if published and os.path.isfile(os.path.join(root, published)):
             return published
         file = os.path.basename(name)
-        stem, _ = os.path.splitext(file)
-        # An id may hold dots, so that what looks like an ending need not be one.
-        same_name: Sequence[str] = paths_by_stem().get(file, ())
-        same_name = same_name or [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
-        if not same_name and _UID.fullmatch(file):
-            same_name = paths_by_uid().get(file, ())
+        # First as a name without its ending: an id may hold dots, and what looks like an ending be none.
+        candidates: Sequence[str] = paths_by_stem().get(file, ())
+        if not candidates:
+            stem, _ = os.path.splitext(file)
+            candidates = [path for path in paths_by_stem().get(stem, ()) if os.path.basename(path) == file]
+        if not candidates and _UID.fullmatch(file):
+            candidates = paths_by_uid().get(file, ())
         # Where several folders have a file of this name, the folders in the name tell which is meant.
-        full_name = os.path.splitext(name)[0] if name.lower().endswith(endings) else name
-        same_folders = [path for path in same_name if os.path.splitext(f"/{path}")[0].endswith(f"/{full_name}")]
-        files = same_folders or same_name
-        candidates = [path for path in files if is_dicom(path)] or files
+        full_stem = os.path.splitext(name)[0] if name.lower().endswith(tuple(suffixes)) else name
+        same_folders = [path for path in candidates if os.path.splitext(f"/{path}")[0].endswith(f"/{full_stem}")]
+        candidates = same_folders or candidates
+        # A DICOM file is the original of its copies.
+        candidates = [path for path in candidates if is_dicom(path)] or candidates
         if len(candidates) > 1:
             raise ValueError(
                 f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(candidates[:3])}. "
@@ -563,8 +567,9 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
 
 
 def _split_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a CSV file; single carriage returns end lines too."""
+    """Yield the lines of a CSV file; single carriage returns, as old spreadsheets write them, end lines too."""
     for line in text_lines(path):
+        # The last two characters may be \r\n, one end of a line.
         if "\r" in line[:-2]:
             yield from io.StringIO(line, newline="")
         else:

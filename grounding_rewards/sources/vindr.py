@@ -43,7 +43,7 @@ from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import RESTRICTED, Images, register_source
 
-NO_FINDING = "No finding"
+_NO_FINDING = "No finding"
 _KAGGLE = "train.csv"
 _SMALLEST_SIDE = 1e-3
 
@@ -152,56 +152,64 @@ def read_vindr_spinexr(root: str | Path, *, split: str | None = None, sizes: str
 def _read(layout: _Layout, root: str | Path, split: str | None, sizes: str | Path | None) -> Images:
     """The images of a split, or of all splits, of one dataset."""
     paths = tables.split_paths(root, split, layout.tables)
-    images = [_read_table(layout, Path(root), own_split, path, sizes) for own_split, path in paths.items()]
-    return chain.from_iterable(images)
+    return chain.from_iterable([_read_table(layout, Path(root), name, path, sizes) for name, path in paths.items()])
 
 
 def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None) -> Images:
-    """The images of one table; its header is checked at the call."""
-    # Readers who drew nothing on an image stand in its labels alone.
-    more_readers = defaultdict[str, list[str]](list)
+    """The images of one table, which is read at the call.
+
+    Args:
+        layout: of the dataset.
+        root: the folder of the dataset.
+        split: of the table.
+        path: of the table.
+        sizes: the table of sizes that the caller gave; without one, that of the dataset is taken if it is there.
+    """
+    # Readers who drew nothing on an image stand in the table of its labels alone.
+    label_readers = defaultdict[str, list[str]](list)
     labels_table = f"image_labels_{split}.csv"
-    for _, (image, reader) in tables.optional_rows(path.parent, labels_table, ("image_id",), ("rad_id",)):
-        more_readers[image].append(reader)
+    for _, (image_id, reader) in tables.optional_rows(path.parent, labels_table, ("image_id",), ("rad_id",)):
+        label_readers[image_id].append(reader)
     if not sizes and layout.sizes:
         sizes = tables.optional_file(path.parent, layout.sizes.format(split=split))
     known_sizes = None if sizes is None else tables.read_sizes(sizes, "image_id")
     find = tables.image_finder(root)
 
-    def annotated(image: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
+    def image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
         """The image of this name, of all its rows; None if all its boxes are empty."""
-        boxes, labels, readers, read_by = [], [], [], []
+        boxes, labels, readers, row_readers = [], [], [], []
         has_empty_box = False
-        for place, (_, name, *cells, reader, _study) in rows:
-            read_by.append(reader)
-            if layout.findings is not None and name not in layout.findings:
+        for place, (_, label, *corners, reader, _study) in rows:
+            row_readers.append(reader)
+            if layout.findings is not None and label not in layout.findings:
                 continue
-            if name == NO_FINDING:
-                if any(cells):
-                    raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
+            if label == _NO_FINDING:
+                if any(corners):
+                    raise place.error("no box beside 'No finding'", tuple(corners), "Correct the row.")
                 continue
-            x1, y1, x2, y2 = place.numbers(cells)
+            x1, y1, x2, y2 = place.numbers(corners)
             if layout.findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
                 has_empty_box = True
                 continue
             boxes.append([x1, y1, x2, y2])
-            labels.append(name)
+            labels.append(label)
             readers.append(reader)
+        # It has a finding whose box is lost, so it is no negative.
         if has_empty_box and not boxes:
             return None
         place, first_cells = rows[0]
-        file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
+        file = find(name, f"{layout.images.format(split=split)}/{name}.dicom")
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
-        width, height = (None, None) if known_sizes is None else tables.known_size(known_sizes, place)
-        # The study, in the last column: images of one study are of one patient.
-        study = stated_name(first_cells[-1])
-        drawn_by = tuple(readers) if any(readers) else ()
-        all_readers = tuple(name for name in dict.fromkeys((*read_by, *more_readers[image])) if name)
+        width, height = tables.known_size(known_sizes, place)
+        # The last column is the study; all its images are of one patient.
+        patient = stated_name(first_cells[-1])
+        box_readers = tuple(readers) if any(readers) else ()
+        read_by = tuple(reader for reader in dict.fromkeys((*row_readers, *label_readers[name])) if reader)
         return AnnotatedImage(
-            image, file, boxes, labels, width, height, study, split, readers=drawn_by, read_by=all_readers
+            name, file, boxes, labels, width, height, patient, split, readers=box_readers, read_by=read_by
         )
 
     columns = ("image_id", layout.label, *layout.corners)
-    return tables.table_images(annotated, path, columns, ("rad_id", "study_id"))
+    return tables.table_images(image, path, columns, ("rad_id", "study_id"))

@@ -72,9 +72,9 @@ def read_vlm_r1(
     root = Path(root)
     samples = grouped_samples(root, annotations, split, "image")
 
-    def image(name: str | None, image_name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
-        """The image of that file, with the boxes, labels and phrases of all its rows."""
-        file = PurePosixPath(images, image_name).as_posix()
+    def image(file_split: str | None, name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        """The image of that name, with the boxes, labels and phrases of all its rows."""
+        file = PurePosixPath(images, name).as_posix()
         _, first_row = rows[0]
         width, height = pixels(first_row.get("width")), pixels(first_row.get("height"))
         if width is None or height is None:
@@ -86,7 +86,7 @@ def read_vlm_r1(
             labels += names
             phrase = question.rpartition(phrase_after)[2].strip() if phrase_after else question
             phrases += [phrase] * len(row_boxes)
-        return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=tuple(phrases))
+        return AnnotatedImage(file, file, boxes, labels, width, height, split=file_split, phrases=tuple(phrases))
 
     return sound_images(image, samples)
 
@@ -94,13 +94,23 @@ def read_vlm_r1(
 def _answer(
     place: RowPlace, row: Mapping[str, Any], fmt: BoxFormat, width: int, height: int
 ) -> tuple[str, list[list[float]], list[str]]:
-    """The question, the boxes and their labels of a row."""
+    """The question of a row, and the boxes of its answer with their labels.
+
+    Args:
+        place: of the row, for errors.
+        row: in the layout of MedGround-R1, with `solution`, or of VLM-R1, with `conversations`.
+        fmt: how answers write boxes.
+        width: of the image in pixels.
+        height: likewise.
+    """
     if "solution" in row:
         question, answer = row.get("problem"), row["solution"]
+        # The parser reads text, and a solution may be a list of numbers.
         answer = answer if isinstance(answer, str) else json.dumps(answer)
     else:
         conversation = objects_in(row.get("conversations"))
         turns = {str(turn.get("from")): turn.get("value") for turn in conversation}
+        # A speaker with a second turn: its boxes would not be told from those of the first.
         if len(turns) < len(conversation):
             speakers = [turn.get("from") for turn in conversation]
             raise place.error("one question and one answer", speakers, "Write a line for each question.")
