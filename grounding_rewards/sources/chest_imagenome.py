@@ -30,8 +30,6 @@ from grounding_rewards.sources.documents import read_json_file
 from grounding_rewards.sources.tables import RowPlace, Size, TableRow
 
 _SILVER = ("train", "valid", "test")
-_GOLD_BOXES = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
-_GOLD_IMAGES = "silver_dataset/splits/images_to_avoid.csv"
 _FACTS = ("dicom_id", "subject_id", "path")
 # By name: the file has them in the order x1, x2, y1, y2.
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
@@ -85,8 +83,9 @@ def _image(
     image_id, patient, path, view = facts
     # The tables name the DICOM file of MIMIC-CXR; the images are those of MIMIC-CXR-JPG.
     file = PurePosixPath(path).with_suffix(".jpg").as_posix()
+    width, height = size
     extra = {"view": view} if view else {}
-    return AnnotatedImage(image_id, file, boxes, labels, *size, stated_name(patient), split, extra=extra)
+    return AnnotatedImage(image_id, file, boxes, labels, width, height, stated_name(patient), split, extra=extra)
 
 
 def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
@@ -109,7 +108,7 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
     """The images of the gold set, whose boxes name their annotator."""
     # The table of boxes has neither patient nor path; the list of the gold patients' images has both.
-    gold_rows = tables.optional_rows(root, _GOLD_IMAGES, _FACTS, ("ViewPosition",))
+    gold_rows = tables.optional_rows(root, "silver_dataset/splits/images_to_avoid.csv", _FACTS, ("ViewPosition",))
     facts_of_images = {cells[0]: cells for _, cells in gold_rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
@@ -125,5 +124,5 @@ def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
         read_by = tuple(dict.fromkeys(annotator for annotator in annotators if annotator))
         return image._replace(readers=annotators if read_by else (), read_by=read_by)
 
-    path = tables.find_file(root, _GOLD_BOXES)
+    path = tables.find_file(root, "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv")
     return tables.table_images(gold_image, path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))

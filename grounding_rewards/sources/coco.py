@@ -30,14 +30,14 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import patient_column
 from grounding_rewards.sources.base import Images, register_source, sound_images
 from grounding_rewards.sources.documents import pixels, read_json_file
-from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
+from grounding_rewards.sources.jsonl import KNOWN_KEYS, TRAINER_COLUMNS
 from grounding_rewards.sources.tables import split_files, turned_box
 
 MissingCategory = Literal["error", "ignore"]
 
-_ANNOTATIONS = ("annotations/instances_{split}.json", "{split}/_annotations.coco.json")
-_IMAGES = ("{split}", "images/{split}", "images")
+# What else can be done about an annotation without a category.
 _HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
+_ANNOTATIONS = ("annotations/instances_{split}.json", "{split}/_annotations.coco.json")
 
 
 @register_source("coco")
@@ -99,7 +99,7 @@ def _image_folder(root: Path, images: str | None, split: str) -> str:
         images: the pattern of the folder; None takes the first usual one that exists.
         split: as it is spelled in the file's name.
     """
-    patterns = _IMAGES if images is None else (images,)
+    patterns = ("{split}", "images/{split}", "images") if images is None else (images,)
     folders = [pattern.replace("{split}", split) for pattern in patterns]
     existing = [folder for folder in folders if (root / folder).is_dir()]
     return (existing or folders)[0]
@@ -142,45 +142,55 @@ def coco_images(
                 f"{entry.get('id')!r}. Correct or drop it."
             )
         file = PurePosixPath(images, name).as_posix()
-        boxes, labels, ignored = [], [], []
-        for annotation in annotations[image_id]:
-            category: Any = annotation.get("category_id")
-            is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
-            problem = ""
-            if not is_box(annotation.get("bbox")):
-                problem = f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
-            elif not is_ignored and _key(category) not in names:
-                problem = f"category_id {category!r} is no category of the file"
-            if problem:
-                raise ValueError(
-                    f"Expected annotations that can be read for {file} in {path}, got annotation "
-                    f"{annotation.get('id')}: {problem}. Correct or drop it{_HINT if category is None else ''}."
-                )
-            box = _turned_corners(annotation)
-            if is_ignored:
-                x1, y1, x2, y2 = box
-                ignored.append((x1, y1, x2, y2))
-            else:
-                boxes.append(box)
-                labels.append(names[category])
+        boxes, labels, ignored = _read_annotations(annotations[image_id], names, missing_category, f"{file} in {path}")
         facts = _facts(entry)
         patient_key = patient_column(facts) or "patient_id"
         # Rows have the file and the patient under other names; `license` is a number that means nothing outside.
-        reserved = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
-        return AnnotatedImage(
-            file,
-            file,
-            boxes,
-            labels,
-            width=pixels(entry.get("width")),
-            height=pixels(entry.get("height")),
-            patient_id=stated_name(facts.get(patient_key)),
-            split=split,
-            ignored=tuple(ignored),
-            extra={key: value for key, value in entry.items() if key not in reserved and value is not None},
-        )
+        reserved = {*KNOWN_KEYS, *TRAINER_COLUMNS, "file_name", "license", patient_key}
+        extra = {key: value for key, value in entry.items() if key not in reserved and value is not None}
+        patient = stated_name(facts.get(patient_key))
+        width, height = pixels(entry.get("width")), pixels(entry.get("height"))
+        return AnnotatedImage(file, file, boxes, labels, width, height, patient, split, ignored=ignored, extra=extra)
 
     yield from sound_images(image, ((entry,) for entry in document["images"]))
+
+
+def _read_annotations(
+    annotations: Sequence[Mapping[str, Any]],
+    names: Mapping[int | str, str],
+    missing_category: MissingCategory,
+    place: str,
+) -> tuple[list[list[float]], list[str], tuple[tuple[float, float, float, float], ...]]:
+    """The boxes in the annotations of an image, their labels, and the regions to ignore.
+
+    Args:
+        annotations: of the image.
+        names: of the categories, by id.
+        missing_category: as for `read_coco`.
+        place: of the image, for errors.
+    """
+    boxes, labels, ignored = [], [], []
+    for annotation in annotations:
+        category: Any = annotation.get("category_id")
+        is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
+        problem = ""
+        if not is_box(annotation.get("bbox")):
+            problem = f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
+        elif not is_ignored and _key(category) not in names:
+            problem = f"category_id {category!r} is no category of the file"
+        if problem:
+            raise ValueError(
+                f"Expected annotations that can be read for {place}, got annotation {annotation.get('id')}: {problem}. "
+                f"Correct or drop it{_HINT if category is None else ''}."
+            )
+        box = _turned_corners(annotation)
+        if is_ignored:
+            x1, y1, x2, y2 = box
+            ignored.append((x1, y1, x2, y2))
+        else:
+            boxes.append(box)
+            labels.append(names[category])
+    return boxes, labels, tuple(ignored)
 
 
 def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,8 +42,6 @@ from grounding_rewards.sources.base import Images, register_source, sound_images
 
 # Text files are tables where there is nothing else: most are words about the images.
 _TABLE_SUFFIXES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
-_SEPARATORS = ",;\t|"
-_FRAMES = ("pixel", "fraction")
 # Labels of tissue without disease, which some datasets mark.
 _SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
 # A comma that may stand between thousands; a point is always decimal.
@@ -112,7 +110,7 @@ def read_csv_table(
         ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
         [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
     """
-    check_word("frame", frame, _FRAMES)
+    check_word("frame", frame, ("pixel", "fraction"))
     if order:
         check_word("order", order, tuple(_BOX_PARTS))
     table = table or _only_table(Path(root))
@@ -238,7 +236,7 @@ def _images(root: Path, path: Path, file_split: str | None, options: _Options) -
         file_split: the split of all its images, from the name of the file; None leaves it to a column.
         options: of the caller.
     """
-    separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
+    separator = max(",;\t|", key=next(text_lines(path), "").count)
     header = tables.read_header(path, separator)
     columns = _find_columns(path, header, options)
     if options.classes and "label" not in columns.texts:

@@ -20,7 +20,6 @@ from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import check_split, find_file, optional_rows
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
-_COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
 _SPLITS = {split_name(name): f"Utilities/Fracture Split/{name}.csv" for name in ("train", "valid", "test")}
 
 
@@ -47,7 +46,8 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
         splits |= {Path(name).stem: table_split for _, (name,) in optional_rows(root, file, ("image_id",))}
     coco_images_by_stem: dict[str, AnnotatedImage] = {}
     errors: list[ValueError] = []
-    for image_or_error in coco_images(find_file(root, _COCO), images=".", split=None):
+    coco_file = find_file(root, "Annotations/COCO JSON/COCO_fracture_masks.json")
+    for image_or_error in coco_images(coco_file, images=".", split=None):
         if isinstance(image_or_error, ValueError):
             errors.append(image_or_error)
         else:

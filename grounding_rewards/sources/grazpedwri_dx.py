@@ -25,8 +25,6 @@ CLASSES = (
     "boneanomaly", "bonelesion", "foreignbody", "fracture", "metal", "periostealreaction", "pronatorsign",
     "softtissue", "text",
 )  # fmt: skip
-_SIDE_MARKER = "text"
-_LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
 _EXTRA = (
     "gender", "age", "laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing",
 )  # fmt: skip
@@ -50,7 +48,7 @@ def read_grazpedwri_dx(root: str | Path, *, split: str | None = None) -> Images:
     root = Path(root)
     path = find_file(root, "dataset.csv")
     remedy = "Unpack the labels: an image without a text file would count as a negative."
-    labels = find_file(root, *_LABELS, remedy=remedy)
+    labels = find_file(root, "labels", "yolov5/labels", "folder_structure/yolov5/labels", remedy=remedy)
     find = image_finder(root, (".png",))
 
     def image(stem: str, rows: list[TableRow]) -> AnnotatedImage:
@@ -60,7 +58,8 @@ def read_grazpedwri_dx(root: str | Path, *, split: str | None = None) -> Images:
         if not file:
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
         labelled_image = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
-        findings = [index for index, label in enumerate(labelled_image.labels) if label != _SIDE_MARKER]
+        # `text` is the marker of the side, and no finding.
+        findings = [index for index, label in enumerate(labelled_image.labels) if label != "text"]
         return labelled_image._replace(
             id=stem,
             boxes=[labelled_image.boxes[index] for index in findings],

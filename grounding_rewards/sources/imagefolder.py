@@ -27,7 +27,6 @@ from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import RowPlace, check_split, header_size
 
 _TABLE = "metadata.jsonl"
-_CATEGORIES = ("categories", "category", "labels", "label", "category_id")
 
 
 @register_source("imagefolder")
@@ -97,7 +96,8 @@ def _objects(place: RowPlace, value: Any) -> tuple[Sequence[Any], Sequence[Any]]
         if isinstance(objects, list):
             objects = {key: [entry.get(key) for entry in objects] for key in set().union(*objects)}
         boxes = objects.get("bbox") or []
-        category_lists = [objects[key] for key in _CATEGORIES if objects.get(key) is not None]
+        keys = ("categories", "category", "labels", "label", "category_id")
+        category_lists = [objects[key] for key in keys if objects.get(key) is not None]
         categories = category_lists[0] if category_lists else []
         if all(map(is_box, boxes)) and len(categories) == len(boxes):
             return boxes, categories

@@ -33,7 +33,7 @@ KNOWN_KEYS = (
 )  # fmt: skip
 """The keys of a line that the package reads; any other key becomes a column."""
 
-TAKEN = (
+TRAINER_COLUMNS = (
     "image", "images", "looked_for", "prompts", "completion", "completions", "completion_ids", "trainer_state",
     "log_extra", "log_metric",
 )  # fmt: skip
@@ -181,7 +181,7 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"a positive number for {name}", row[name]
     if not isinstance(row.get("box_format"), str | None):
         yield "a name for box_format", row["box_format"]
-    reserved = [name for name in TAKEN if name in row]
+    reserved = [name for name in TRAINER_COLUMNS if name in row]
     if reserved:
         yield "columns under names that training leaves free", reserved[0]
 

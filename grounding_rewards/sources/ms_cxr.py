@@ -25,10 +25,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import CREDENTIALED, Images, register_source, split_name
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_header, table_images
 
-_SPLITS = ("train", "validation", "test")
-_NAMES = tuple(f"MS_CXR_Local_Alignment_v{version}.csv" for version in ("1.1.0", "1.0.0"))
 _COLUMNS = ("dicom_id", "category_name", "label_text", "x", "y", "w", "h", "path", "image_width", "image_height")
-_PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
 @register_source(
@@ -50,8 +47,8 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     Returns:
         Images in the order of the table; `phrases` has one per box.
     """
-    check_split(split, _SPLITS)
-    path = find_file(root, *_NAMES)
+    check_split(split, ("train", "validation", "test"))
+    path = find_file(root, "MS_CXR_Local_Alignment_v1.1.0.csv", "MS_CXR_Local_Alignment_v1.0.0.csv")
     if split is not None and "split" not in read_header(path):
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
 
@@ -64,23 +61,17 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             if cells[7:] != shared_cells:
                 expected = f"the file, size and split of the image's first row, {shared_cells},"
                 raise place.error(expected, cells[7:], "Correct the row.")
-        file, *size, split_spelling = shared_cells
+        image_path, *size, split_spelling = shared_cells
         image_split = split_name(split_spelling) or None
         if split not in (None, image_split):
             return None
         width, height = map(int, first_place.numbers(size))
         # files/p10/p…/s…/: studies lie in the folder of their patient.
-        patient = _PATIENT.search(file)
-        return AnnotatedImage(
-            name,
-            PurePosixPath(images, file).as_posix(),
-            boxes=[place.box(cells[3:7], "xywh") for place, cells in rows],
-            labels=[cells[1] for _, cells in rows],
-            width=width,
-            height=height,
-            patient_id=None if patient is None else patient[1],
-            split=image_split,
-            phrases=tuple(cells[2] for _, cells in rows),
-        )
+        patient = re.search(r"/p(\d{3,})/s", image_path)
+        patient_id = None if patient is None else patient[1]
+        file = PurePosixPath(images, image_path).as_posix()
+        boxes = [place.box(cells[3:7], "xywh") for place, cells in rows]
+        labels, phrases = [cells[1] for _, cells in rows], tuple(cells[2] for _, cells in rows)
+        return AnnotatedImage(name, file, boxes, labels, width, height, patient_id, image_split, phrases=phrases)
 
     return table_images(image, path, _COLUMNS, ("split",))

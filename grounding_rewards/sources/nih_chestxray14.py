@@ -29,11 +29,7 @@ from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, sound_images
 
 _SIDE = 1024
-_BOXES = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
-_ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
-_FACTS = ("Image Index", "Finding Labels")
-_NEGATIVE = "No Finding"
 
 
 @register_source(
@@ -56,7 +52,8 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         with and without box) and `view`, where the folder has `Data_Entry_2017`.
     """
     tables.check_split(split, _LISTS)
-    rows_of_images = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), _BOXES)
+    columns = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
+    rows_of_images = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), columns)
     if split is not None:
         tables.find_file(root, _LISTS[split])
     splits: dict[str, str] = {}
@@ -64,12 +61,12 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         path = tables.optional_file(root, file)
         if path is not None and split in (None, list_split):
             splits |= dict.fromkeys(read_text(path).split(), list_split)
-    entries_path = tables.optional_file(root, *_ENTRIES)
-    entries = [] if entries_path is None else tables.read_rows(entries_path, _FACTS, ("View Position",))
+    path = tables.optional_file(root, "Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
+    entries = [] if path is None else tables.read_rows(path, ("Image Index", "Finding Labels"), ("View Position",))
     # Facts about images with boxes and about negatives; images with findings and without a box are left out.
     facts = {}
     for _, (name, labels, view) in entries:
-        if labels == _NEGATIVE or name in rows_of_images:
+        if labels == "No Finding" or name in rows_of_images:
             facts[name] = {"finding_labels": labels, "view": view}
     if negatives:
         rows_of_images |= {name: [] for name in facts if name not in rows_of_images}

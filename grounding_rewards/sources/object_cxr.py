@@ -21,8 +21,6 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, split_name
 
-LABEL = "foreign object"
-
 _NAMES = ("train", "dev", "test")
 
 
@@ -58,7 +56,7 @@ def _images(path: Path, name: str) -> Images:
         shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
-        return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
+        return AnnotatedImage(file, file, boxes, ["foreign object"] * len(boxes), width, height, split=split_name(name))
 
     return tables.table_images(image, path, (column, "annotation"))
 

@@ -32,8 +32,7 @@ from grounding_rewards.sources.documents import read_json_rows
 
 Language = Literal["en", "es"]
 
-_SPLITS = ("train", "validation", "test")
-_SETS = ("boxes", "extra_boxes")
+_READERS = ("boxes", "extra_boxes")
 
 
 @register_source(
@@ -53,7 +52,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
     Returns:
         Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
     """
-    tables.check_split(split, _SPLITS)
+    tables.check_split(split, ("train", "validation", "test"))
     check_word("language", language, get_args(Language))
     path = tables.find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
@@ -71,7 +70,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
         drawn_boxes = []
         try:
             for finding in report["findings"]:
-                drawn_boxes += [(finding, reader, box) for reader in _SETS for box in finding.get(reader) or ()]
+                drawn_boxes += [(finding, reader, box) for reader in _READERS for box in finding.get(reader) or ()]
             is_abnormal = any(finding.get("abnormal") for finding in report["findings"])
             labels = ["|".join(finding.get("labels") or ()) for finding, _, _ in drawn_boxes]
             phrases = tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn_boxes)
@@ -85,23 +84,17 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
         # It has a finding that nobody located, so it is no negative.
         if is_abnormal and not drawn_boxes:
             return None
-        has_second_reader = any(reader == _SETS[1] for _, reader, _ in drawn_boxes)
+        readers = tuple(reader for _, reader, _ in drawn_boxes)
+        # An empty second set says nothing: most images were read once.
+        read_by = _READERS if _READERS[1] in readers else _READERS[:1]
         file = find(name, name)
         # Only boxes need the size: an image without is not opened.
         width, height = tables.header_size(root / file) if drawn_boxes else (None, None)
+        boxes = [tables.scaled_box(box, width, height) for _, _, box in drawn_boxes if width and height]
+        patient_id, own_split = stated_name(patient), stated_name(image_split)
+        extra = {"study_id": str(report.get("StudyID"))}
         return AnnotatedImage(
-            id=name,
-            file=file,
-            boxes=[tables.scaled_box(box, width, height) for _, _, box in drawn_boxes if width and height],
-            labels=labels,
-            width=width,
-            height=height,
-            patient_id=stated_name(patient),
-            split=stated_name(image_split),
-            readers=tuple(reader for _, reader, _ in drawn_boxes),
-            read_by=_SETS if has_second_reader else _SETS[:1],
-            phrases=phrases,
-            extra={"study_id": str(report.get("StudyID"))},
+            name, file, boxes, labels, width, height, patient_id, own_split, readers, read_by, phrases, extra=extra
         )
 
     return sound_images(image, read_json_rows(path, "ImageID"))

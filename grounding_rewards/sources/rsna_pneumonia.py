@@ -26,8 +26,6 @@ from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import KAGGLE, Images, register_source
 
 _SIDE = 1024
-_COLUMNS = ("patientId", "x", "y", "width", "height", "Target")
-_LABEL = "Lung Opacity"
 
 
 @register_source(
@@ -58,6 +56,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
                 raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
         file = find(name, f"stage_2_train_images/{name}.dcm")
         extra = {"class": classes[name]} if name in classes else {}
-        return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
+        labels = ["Lung Opacity"] * len(boxes)
+        return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, split="train", extra=extra)
 
-    return tables.table_images(image, path, _COLUMNS)
+    return tables.table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"))

@@ -31,8 +31,6 @@ from grounding_rewards.sources.base import KAGGLE, Images, register_source
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 
 _SIDE = 1024
-_LABEL = "Pneumothorax"
-_NEGATIVE = "-1"
 # Side in pixels of the square with which gaps are closed.
 _CLOSING = 5
 
@@ -54,7 +52,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Images:
         """The image of that name, with the boxes of its rows in the table."""
         boxes = _boxes(rows)
         file = find(name, f"dicom-images-train/{name}.dcm")
-        return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train")
+        return AnnotatedImage(name, file, boxes, ["Pneumothorax"] * len(boxes), _SIDE, _SIDE, split="train")
 
     return table_images(image, path, ("ImageId", "EncodedPixels"))
 
@@ -106,7 +104,7 @@ def _boxes(rows: list[TableRow]) -> list[list[float]]:
     """The boxes of an image from its rows, which are masks or a single -1; a broken mask is refused."""
     masks = []
     for place, (_, run_lengths) in rows:
-        if run_lengths == _NEGATIVE:
+        if run_lengths == "-1":
             continue
         mask = [int(number) for number in place.numbers(run_lengths.split())]
         is_inside = min(mask, default=-1) >= 0 and sum(mask) <= _SIDE * _SIDE

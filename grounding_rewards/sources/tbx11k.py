@@ -20,13 +20,12 @@ from grounding_rewards.sources.base import Images, register_source
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import split_paths
 
-_FILES = {"train": ["annotations/json/TBX11K_train.json"], "validation": ["annotations/json/TBX11K_val.json"]}
-
 
 @register_source("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
 def read_tbx11k(root: str | Path, *, split: str | None = None) -> Images:
     """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
-    return _images(split_paths(root, split, _FILES))
+    names = {"train": "TBX11K_train.json", "validation": "TBX11K_val.json"}
+    return _images(split_paths(root, split, {name: [f"annotations/json/{file}"] for name, file in names.items()}))
 
 
 def _images(paths: Mapping[str, Path]) -> Images:

@@ -37,8 +37,6 @@ from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, o
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-_CORNERS = ("xmin", "ymin", "xmax", "ymax")
-_NO_BOX = ("tag", "attribute")
 # Whether an image has the class of a list in ImageSets, behind its name.
 _FLAG = re.compile(r"\s+-?[01]$")
 
@@ -83,9 +81,12 @@ def read_voc(
     """
     root = Path(root)
     paths = _xml_files(root, annotations)
-    sets, folders = _image_sets(root), [root / name for name in SPLIT_NAMES]
-    in_folders = {path: split_name(path.parent.name) for path in paths if path.parent in folders}
-    splits = {path: sets.get(path.stem) or in_folders.get(path) for path in paths}
+    listed_splits = _image_sets(root)
+    split_folders = [root / name for name in SPLIT_NAMES]
+    splits = {path: listed_splits.get(path.stem) for path in paths}
+    for path in paths:
+        if splits[path] is None and path.parent in split_folders:
+            splits[path] = split_name(path.parent.name)
     if any(splits.values()):
         check_split(split, splits.values())
         paths = [path for path in paths if split in (None, splits[path])]
@@ -104,8 +105,8 @@ def read_voc(
                 f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got "
                 f"<{tree.tag}>. Export the annotations in one of the two."
             )
+        # Files of other splits are left out above, unless no file has a split: then the wanted one is refused.
         if split not in (None, splits[path]):
-            # No file has a split: it is refused.
             check_split(split, ())
         if one_based is None:
             raise ValueError(
@@ -133,9 +134,8 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
         if files:
             return files
     if annotations is None:
-        files = []
-        for name in SPLIT_NAMES:
-            files += sorted(root.glob(f"{name}/*.xml"))
+        # Roboflow writes a folder for each split, labelImg into the folder of the images.
+        files = [path for name in SPLIT_NAMES for path in sorted(root.glob(f"{name}/*.xml"))]
         files = files or sorted(root.glob("*.xml"))
         if files:
             return files
@@ -146,7 +146,7 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
 
 
 def _image_folder(root: Path, path: Path, name: str) -> str:
-    """The folder of the image of a VOC file, relative to the root."""
+    """The folder of the image `name` of a VOC file, relative to the root: where it is, or else where it should be."""
     xml_folder = path.parent.relative_to(root).as_posix()
     for folder in ("JPEGImages", "images", xml_folder):
         if (root / folder / name).is_file():
@@ -186,7 +186,8 @@ def _voc_image(root: Element, path: Path, images: str, split: str | None, one_ba
         label = (shape.findtext("name") or "").strip()
         if not label:
             raise place.error("<name> of an object", label, "Name it.")
-        x1, y1, x2, y2 = place.numbers([shape.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
+        corners = [shape.findtext(f"bndbox/{key}") or "" for key in ("xmin", "ymin", "xmax", "ymax")]
+        x1, y1, x2, y2 = place.numbers(corners)
         if one_based:
             if min(x1, y1) < 1:
                 raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give --option one_based=false.")
@@ -213,23 +214,34 @@ def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str 
     """
     if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
-    entries = list(tree.iterfind("image"))
+    elements = list(tree.iterfind("image"))
     # A task that was not divided has this one subset, which is no split.
-    is_divided = {split_name(entry.get("subset", "")) for entry in entries} != {NO_SUBSET}
+    is_divided = {element.get("subset", "") for element in elements} != {NO_SUBSET}
     arguments = []
-    for entry in entries:
-        subset = entry.get("subset", "")
+    splits = []
+    for element in elements:
+        subset = element.get("subset", "")
         folder = f"{images}/{subset}" if subset and (root / images / subset).is_dir() else images
-        own_split = split_name(subset) if subset and is_divided else None
-        arguments.append((entry, path, folder, own_split))
-    check_split(split, [own_split for *_, own_split in arguments])
-    return sound_images(_cvat_image, [of_image for of_image in arguments if split in (None, of_image[-1])])
+        image_split = split_name(subset) if subset and is_divided else None
+        splits.append(image_split)
+        if split in (None, image_split):
+            arguments.append((element, path, folder, image_split))
+    check_split(split, splits)
+    return sound_images(_cvat_image, arguments)
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:
-    """The image of an entry of a CVAT file, in a folder of images."""
+    """The image of an `<image>` of a CVAT file.
+
+    Args:
+        image: the element.
+        path: of the file, for errors.
+        images: the folder of the image.
+        split: of the image.
+    """
     name = image.get("name") or ""
-    shapes = [shape for shape in image if shape.tag not in _NO_BOX]
+    # A tag or an attribute says something of the whole image.
+    shapes = [shape for shape in image if shape.tag not in ("tag", "attribute")]
     boxes = [_cvat_box(shape, RowPlace(path, number, name)) for number, shape in enumerate(shapes, start=1)]
     labels = [shape.get("label", "") for shape in shapes]
     file = f"{images}/{name}"

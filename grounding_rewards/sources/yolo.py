@@ -16,6 +16,7 @@ Source: https://docs.ultralytics.com/datasets/detect/.
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,10 +92,9 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     path = Path(path)
     if not path.is_file():
         return
-    for number, line in enumerate(text_lines(path), start=1):
-        line = line.strip()
+    for number, text in enumerate(text_lines(path), start=1):
+        line, fields = text.strip(), text.split()
         place = RowPlace(path, number, path.stem)
-        fields = line.split()
         if not fields:
             continue
         if len(fields) == 6:
@@ -151,28 +151,26 @@ def _label_path(path: Path) -> Path:
 
 def _check_labels(images: _SplitFiles) -> None:
     """Refuse images without any labels, and labels without an image; warn of images without a text file."""
-    expected = {_label_path(path) for path in images.files}
-    if not any(path.is_file() for path in expected):
+    label_paths = {_label_path(path) for path in images.files}
+    missing = sorted(str(path) for path in label_paths if not path.is_file())
+    if len(missing) == len(label_paths):
         raise ValueError(
             f"Expected labels for the images of split {images.split}, got no text file such as "
-            f"{min(expected, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for `images`."
+            f"{min(label_paths, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for "
+            "`images`."
         )
-    missing = sorted(str(path) for path in expected if not path.is_file())
     if missing:
         warnings.warn(
-            f"{len(missing)} of {len(expected)} images have no text file, such as {missing[0]}: "
+            f"{len(missing)} of {len(label_paths)} images have no text file, such as {missing[0]}: "
             "they are taken for images without findings. Where files were lost, put them back.",
             stacklevel=3,
         )
+    # A list may name a part of the images alone.
     if images.folder is None:
         return
-    without_image = []
-    for folder in {path.parent for path in expected}:
-        for path in folder.glob("*.txt"):
-            if path not in expected and path.name != "classes.txt":
-                without_image.append(str(path))
+    text_files = chain.from_iterable(folder.glob("*.txt") for folder in {path.parent for path in label_paths})
+    without_image = sorted(str(path) for path in text_files if path not in label_paths and path.name != "classes.txt")
     if without_image:
-        without_image.sort()
         raise ValueError(
             f"Expected an image in {images.folder} for every label, got {len(without_image)} without: "
             f"{', '.join(without_image[:3])}. Download the images, or remove the labels."
@@ -180,7 +178,7 @@ def _check_labels(images: _SplitFiles) -> None:
 
 
 def _read_description(root: Path) -> tuple[list[str], list[_SplitFiles]] | None:
-    """The names of classes, and the images of each split, from a YAML file; None if the folder has none."""
+    """The names of classes, and the images of each split, from a YAML file; None if the folder has none with names."""
     for path in sorted(root.glob("*.y*ml")):
         content = read_yaml(path)
         if not isinstance(content, dict) or "names" not in content:
@@ -257,10 +255,10 @@ def _read_classes(root: Path) -> tuple[list[str], list[_SplitFiles]]:
             f"Expected the name of a class in every line of {lists[0]}, got none in line {names.index('') + 1}. "
             "A class is the number of its line: name it, or remove the line if it never had a number."
         )
-    by_split: dict[str | None, list[Path]] = {}
+    files_of_splits: dict[str | None, list[Path]] = {}
     for path in _images_below(folder):
-        first, *others = path.relative_to(folder).parts
-        # An image directly in images/ has no split.
-        split = split_name(first) if others else None
-        by_split.setdefault(split, []).append(path)
-    return names, [_SplitFiles(split, files, folder) for split, files in by_split.items()]
+        *folders, _ = path.relative_to(folder).parts
+        # The first folder below images/ is the split; an image directly in images/ has none.
+        split = split_name(folders[0]) if folders else None
+        files_of_splits.setdefault(split, []).append(path)
+    return names, [_SplitFiles(split, files, folder) for split, files in files_of_splits.items()]
