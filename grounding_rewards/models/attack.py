@@ -27,8 +27,6 @@ from grounding_rewards.common.validation import SHARE, Interval, check_number
 if TYPE_CHECKING:
     from torch import Tensor
 
-_CHANNELS = 3
-
 
 @dataclass(frozen=True)
 class PGD:
@@ -117,14 +115,18 @@ def project_gradient(
     if attack.epsilon == 0:
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
-    # With copies each row is a patch: channel, copy, pixel.
-    view = pixel_values.shape if scale.copies == 1 else (len(pixel_values), _CHANNELS, scale.copies, -1)
-    full_shape = pixel_values.reshape(view).shape
+    # With copies each row is a patch of three channels: channel, copy, pixel. One of the equal copies is attacked.
+    patch_shape = pixel_values.shape if scale.copies == 1 else (len(pixel_values), 3, scale.copies, -1)
+    full_shape = pixel_values.reshape(patch_shape).shape
 
     def one_copy(tensor: Tensor) -> Tensor:
-        """Values in the view, of the first of the equal copies."""
-        tensor = tensor.float().expand(pixel_values.shape).reshape(view)
+        """The first copy in values that have the shape of the pixel values, or broadcast to it."""
+        tensor = tensor.float().expand(pixel_values.shape).reshape(patch_shape)
         return tensor[:, :, :1] if scale.copies > 1 else tensor
+
+    def all_copies(tensor: Tensor) -> Tensor:
+        """Pixel values, in their own shape and type, of which this is each copy."""
+        return tensor.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
 
     image, low, span = one_copy(pixel_values.detach()), one_copy(scale.low), one_copy(scale.span)
     radius, step = attack.epsilon * span, attack.step * span
@@ -139,16 +141,14 @@ def project_gradient(
     for _ in range(attack.steps):
         with torch.enable_grad():
             x.requires_grad_(True)
-            values = x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
-            value = loss(values)
-            (gradient,) = torch.autograd.grad(value, x)
+            (gradient,) = torch.autograd.grad(loss(all_copies(x)), x)
         if not torch.isfinite(gradient).all():
             raise ValueError(
                 "Expected finite gradients with regard to the pixel values, got NaN or infinity. "
                 "Load the model in float32 or bfloat16."
             )
         x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
-    return x.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+    return all_copies(x)
 
 
 def _round_up(values: Tensor, dtype: Any) -> Tensor:
@@ -163,6 +163,7 @@ def _round_up(values: Tensor, dtype: Any) -> Tensor:
 
     # On the CPU, where `nextafter` takes every type.
     cpu_values = values.cpu()
+    # Above or below the value.
     nearest = cpu_values.to(dtype)
     above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
     return torch.where(nearest.to(cpu_values.dtype) < cpu_values, above, nearest).to(values)
@@ -232,6 +233,7 @@ class AttackingProcessor:
         self._rng = np.random.default_rng(attack.seed)
 
     def __getattr__(self, name: str) -> Any:
+        """All else is the processor's own."""
         return getattr(self._processor, name)
 
     def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
@@ -240,6 +242,7 @@ class AttackingProcessor:
         # In the type that the model sees, in which the bound has to hold.
         pixel_values = inputs["pixel_values"].to(self._model.dtype)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
+        # An answer is right if it ends where the gold answer does.
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         texts = [next(self._answers) for _ in conversations]
         answers = [ids + end for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
@@ -255,20 +258,20 @@ class AttackingProcessor:
     def _pixel_scale(self, conversations: Sequence[Any], pixel_values: Tensor, kwargs: Mapping[str, Any]) -> PixelScale:
         """The scale that the processor gave the pixel values of these conversations."""
         # Measured: what it makes of black images of the same sizes is intensity 0, of white ones 1.
-        ends = []
+        pixel_values_by_colour = {}
         for colour in ("black", "white"):
             inputs = self._processor.apply_chat_template(_of_one_colour(conversations, colour), **kwargs)
-            ends.append(inputs["pixel_values"].to(pixel_values.device).float())
-        low, high = ends
+            pixel_values_by_colour[colour] = inputs["pixel_values"].to(pixel_values.device).float()
+        low = pixel_values_by_colour["black"]
         # Patches of the Qwen2-VL kind have two axes. They repeat a still image in time, and all its copies must change
         # alike.
         image_processor = getattr(self._processor, "image_processor", self._processor)
         copies = getattr(image_processor, "temporal_patch_size", 1) if pixel_values.dim() == 2 else 1
-        return PixelScale(low, high - low, copies)
+        return PixelScale(low, pixel_values_by_colour["white"] - low, copies)
 
 
 def _of_one_colour(conversations: Sequence[Any], colour: str) -> list[Any]:
-    """The same conversations about images of the same sizes in one colour."""
+    """A copy of conversations whose images are of the same sizes and in one colour."""
     from PIL.Image import new
 
     changed_conversations = copy.deepcopy(list(conversations))

@@ -160,6 +160,7 @@ def generate_to_file(
     try:
         _check_earlier(path, part_path, settings_path, settings)
     except ValueError:
+        # Answers of other settings.
         if not overwrite:
             raise
         path.unlink(missing_ok=True)
@@ -167,6 +168,7 @@ def generate_to_file(
     if not path.is_file():
         answers = _read_part(part_path)
         batches = _list_batches(len(rows), sampling, batch_size)
+        # A batch of which any answer is missing is generated as a whole: samples depend on the batch.
         pending_batches = [(number, batch) for number, batch in batches if not answers.keys() >= set(batch)]
         # Loaded before anything is written: if that fails, no file is left.
         loaded: Any = model.load() if pending_batches else None
@@ -191,6 +193,7 @@ def generate_batch(
         seed: of the sampling; the random state of the caller is left as it was.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
+    end_tokens = _end_tokens(model, tokenizer)
     decoding: dict[str, Any] = {"do_sample": False}
     if sampling.temperature > 0:
         decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
@@ -198,7 +201,7 @@ def generate_batch(
         max_new_tokens=sampling.max_new_tokens,
         num_return_sequences=sampling.samples,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=_end_tokens(model, tokenizer),
+        eos_token_id=end_tokens,
         suppress_tokens=_forbidden_tokens(model) or None,
         disable_compile=True,
         **decoding,
@@ -219,7 +222,7 @@ def generate_batch(
         generated = model.generate(**inputs, generation_config=config)
     model.train(was_training)
     prompt_length = inputs["input_ids"].shape[1]
-    return _decode(processor, generated[:, prompt_length:].tolist(), _end_tokens(model, tokenizer), sampling)
+    return _decode(processor, generated[:, prompt_length:].tolist(), end_tokens, sampling)
 
 
 def generate_with_vllm(
@@ -291,7 +294,7 @@ def _forbidden_tokens(model: Any) -> list[int]:
 def _decode(
     processor: Any, answers: Iterable[Sequence[int]], end_tokens: Collection[int], sampling: Sampling
 ) -> Generated:
-    """Turn the tokens of answers into texts, up to the first end token; also return the number of these tokens."""
+    """The texts of answers, from their tokens up to the first end token; and the number of these tokens in all."""
     ids = [list(itertools.takewhile(lambda token: token not in end_tokens, answer)) for answer in answers]
     texts = processor.batch_decode(ids, skip_special_tokens=sampling.skip_special_tokens)
     return texts, sum(map(len, ids))
@@ -350,9 +353,10 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
 
 
 def _list_batches(count: int, sampling: Sampling, batch_size: int) -> list[tuple[int, range]]:
-    """Split `count` rows into batches of at most `batch_size` answers: the number of each batch, and its rows."""
-    size = max(1, batch_size // sampling.samples)
-    batches = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    """The batches of at most `batch_size` answers to `count` rows: the number of each, and the numbers of its rows."""
+    # All answers to an image are in one batch.
+    images = max(1, batch_size // sampling.samples)
+    batches = [range(start, min(start + images, count)) for start in range(0, count, images)]
     return list(enumerate(batches))
 
 
@@ -365,19 +369,20 @@ def _generate_batches(
     seed: int,
     on_progress: OnProgress | None,
 ) -> Iterator[tuple[range, list[str]]]:
-    """Yield the rows and the answers of each batch, one batch after another."""
+    """Yield the numbers of the rows of each batch, and the answers to them, one batch after another."""
     ask = generate_with_vllm if isinstance(model, VllmModel) else generate_batch
-    images = tokens = 0
+    n_images = n_tokens = 0
     total = sum(len(batch) for _, batch in batches)
     for number, batch in batches:
         # From the number of the batch alone: a continued run gives the same answers.
         batch_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
         texts, batch_tokens = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
         yield batch, texts
-        images += len(batch)
-        tokens += batch_tokens
+        # The batch has been written by now.
+        n_images += len(batch)
+        n_tokens += batch_tokens
         if on_progress is not None:
-            on_progress(images, total, tokens)
+            on_progress(n_images, total, n_tokens)
 
 
 def _answer_settings(
@@ -408,7 +413,14 @@ def _answer_settings(
 
 
 def _check_earlier(path: Path, part_path: Path, settings_path: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse to continue existing answers that were generated with other settings, or unknown ones."""
+    """Refuse to continue existing answers that were generated with other settings, or unknown ones.
+
+    Args:
+        path: of the finished file.
+        part_path: of the part that is there until then.
+        settings_path: of the settings with which they were generated.
+        settings: of this call.
+    """
     if not path.is_file() and not part_path.is_file():
         return
     try:
@@ -456,9 +468,9 @@ def _write_finished(path: Path, answers: Mapping[int, Sequence[str]], rows: Sequ
 
 def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> list[list[str]]:
     """The answers to each image in the finished file; refuse one that was changed since, such as sorted."""
-    expected = [
-        (image_id(row, number), sample) for number, row in enumerate(rows) for sample in range(sampling.samples)
-    ]
+    expected_keys = []
+    for number, row in enumerate(rows):
+        expected_keys += [(image_id(row, number), sample) for sample in range(sampling.samples)]
     keys, texts = [], []
     # What follows a line that is no answer is missing.
     with suppress(ValueError, TypeError, KeyError):
@@ -466,9 +478,9 @@ def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Samp
             entry = json.loads(line)
             texts.append(entry["completion"])
             keys.append((entry["id"], entry["sample"]))
-    if keys != expected:
+    if keys != expected_keys:
         raise ValueError(
-            f"Expected {len(expected)} answers in the order of the images in {str(path)!r}, got lines that were "
+            f"Expected {len(expected_keys)} answers in the order of the images in {str(path)!r}, got lines that were "
             "changed. Remove the file to generate them again."
         )
     return _of_each_image(texts, sampling)

@@ -20,8 +20,6 @@ from grounding_rewards.common.validation import check_word
 #: The libraries that can generate answers; `auto` is vLLM if it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
 
-# Parameters; on the CPU a smaller model gets one thread.
-_SMALL_MODEL = 20_000_000
 # By one of these files a folder holds a processor.
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
@@ -72,7 +70,7 @@ class UnloadedModel:
         """The model, in this process; it is loaded once."""
         if self._loaded is None:
             adapter = adapter_config(self.path)
-            with _clear_errors(self.path, adapter):
+            with _errors_explained(self.path, adapter):
                 if self.backend == "vllm":
                     self._loaded = _load_with_vllm(self.path, self.vllm_options)
                 else:
@@ -207,8 +205,8 @@ def choose_backend(backend: str) -> str:
         'transformers'
     """
     check_word("backend", backend, BACKENDS)
-    installed = find_spec("vllm") is not None
-    if backend == "vllm" and not installed:
+    is_installed = find_spec("vllm") is not None
+    if backend == "vllm" and not is_installed:
         raise ValueError(
             "Expected vLLM to be installed for `backend`, got none. Install it with `pip install vllm`, "
             "or use transformers."
@@ -217,7 +215,7 @@ def choose_backend(backend: str) -> str:
         return backend
     import torch
 
-    return "vllm" if installed and torch.cuda.is_available() else "transformers"
+    return "vllm" if is_installed and torch.cuda.is_available() else "transformers"
 
 
 def load_model(
@@ -246,7 +244,7 @@ def load_model(
 def load_later(
     path: str | Path, *, backend: str = "transformers", vllm_options: Mapping[str, Any] | None = None
 ) -> tuple[UnloadedModel, Any]:
-    """Check a model and load its processor; the model itself is loaded when it is needed.
+    """Check a model and load its processor; return both, the model to be loaded when it is needed.
 
     Args:
         path: as for :func:`load_model`.
@@ -277,21 +275,26 @@ def load_later(
     from transformers import AutoConfig, AutoProcessor
     from transformers.utils import has_file
 
-    place = _base_path(path, adapter)
-    with _clear_errors(path, adapter):
+    processor_path = _base_path(path, adapter)
+    with _errors_explained(path, adapter):
         # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
-        model_type = AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
+        model_type = AutoConfig.from_pretrained(processor_path, trust_remote_code=False).model_type
     # Trainers save the processor next to the adapter; PEFT alone does not.
     if adapter is not None and any(has_file(path, name) for name in _PROCESSOR_FILES):
-        place = str(path)
-    with _clear_errors(path, adapter):
-        processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
+        processor_path = str(path)
+    with _errors_explained(path, adapter):
+        processor = AutoProcessor.from_pretrained(processor_path, trust_remote_code=False)
     return UnloadedModel(str(path), model_type, backend, vllm_options or {}), processor
 
 
 @contextmanager
-def _clear_errors(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
-    """A context in which errors of transformers about a model name its path and what to do."""
+def _errors_explained(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
+    """A context in which errors of transformers about a model name its path and what to do.
+
+    Args:
+        path: of the model, or of the adapter.
+        adapter: from :func:`adapter_config`; None for a checkpoint.
+    """
     try:
         yield
     except ValueError as error:
@@ -303,6 +306,7 @@ def _clear_errors(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[
             "is not run. Take one that transformers has, or log its answers yourself and give --completions."
         ) from error
     except OSError as error:
+        # The error for a checkpoint names the path that the user gave; that for an adapter would name another one.
         if adapter is None:
             raise
         raise ValueError(
@@ -312,7 +316,7 @@ def _clear_errors(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[
 
 
 def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:
-    """Start vLLM with a checkpoint."""
+    """Start vLLM with a checkpoint, and return it with the configurations that transformers would have read."""
     from transformers import AutoConfig, GenerationConfig
     from vllm import LLM
 
@@ -326,14 +330,14 @@ def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:
 
 
 def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
-    """Load a checkpoint, or an adapter with its base model, onto the device of this process."""
+    """Load a checkpoint, or an adapter with its base model, onto the device of this process, and return the model."""
     import torch
     from transformers import AutoModelForImageTextToText
 
-    gpu = torch.cuda.is_available()
+    has_gpu = torch.cuda.is_available()
     model = AutoModelForImageTextToText.from_pretrained(
         _base_path(path, adapter),
-        dtype=torch.bfloat16 if gpu else torch.float32,
+        dtype=torch.bfloat16 if has_gpu else torch.float32,
         use_safetensors=True,
         trust_remote_code=False,
     )
@@ -344,10 +348,10 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
         # Prompt tuning and the like change no weights and cannot be merged.
         if hasattr(model.base_model, "merge_and_unload"):
             model = model.merge_and_unload()
-    if not gpu and model.num_parameters() < _SMALL_MODEL:
+    if not has_gpu and model.num_parameters() < 20_000_000:
         # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
-    return model.to("cuda" if gpu else "cpu")
+    return model.to("cuda" if has_gpu else "cpu")
 
 
 def _base_path(path: str | Path, adapter: dict[str, Any] | None) -> str:

@@ -46,8 +46,6 @@ FORWARDED = (
     *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
     *("image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"),
 )
-# The first rows, among which images of different sizes are searched; only headers of images are read.
-_SEARCHED_ROWS = 500
 
 # The log-probabilities of the tokens of each answer; its key is all tokens of prompt and answer.
 _LogpsByTokens = dict[tuple[int, ...], NDArray[np.float64]]
@@ -84,6 +82,8 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
         ids = [[*tokens, trainer.eos_token_ids[0]] for tokens in ids]
+        # The same answers three times: each generated alone, where nothing is padded; generated in a batch; and as the
+        # training computes them.
         alone: list[NDArray[np.float64]] = []
         for row, tokens in zip(rows, ids, strict=True):
             alone += _generate_forced(trainer, [row], [tokens])[0].values()
@@ -91,6 +91,7 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
             in_batch, collated = _generate_forced(trainer, rows, ids)
             in_training = _by_tokens(*_training_logps(trainer, collated), collated["completion_mask"])
         except torch.OutOfMemoryError:
+            # A RuntimeError too, but no fault of the inputs.
             raise
         except (IndexError, RuntimeError, ValueError) as error:
             raise _parity_error(sizes, f"{type(error).__name__}: {' '.join(str(error).split()):.200}") from error
@@ -145,11 +146,13 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
 
 
 def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Up to three rows, with a small, a middle and a large image, and a different answer to each."""
-    # The area of the image and the number of the row, by the answer.
-    by_answer: dict[str, tuple[int, int]] = {}
-    first_rows = dataset.select(range(min(_SEARCHED_ROWS, dataset.num_rows)))
+    """Up to three rows, with the smallest, a middle and the largest image, and a different answer to each."""
+    # The area of the image and the number of the first row with this answer.
+    areas_and_rows: dict[str, tuple[int, int]] = {}
+    # Enough to hold images of different sizes; only headers of images are read.
+    first_rows = dataset.select(range(min(500, dataset.num_rows)))
     for number, row in enumerate(rows_with_sizes(first_rows)):
+        # The row has no image.
         if "image" in dataset.column_names and row["image_size"] is None:
             continue
         width, height = row.get("image_size") or (row.get("width") or 0, row.get("height") or 0)
@@ -158,17 +161,21 @@ def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], l
         answer = f"{width} x {height}"
         if row_format is not None and row.get("boxes") is not None:
             answer = gold_answer(row, row_format)
-        by_answer.setdefault(answer, (width * height, number))
-    by_area = sorted(by_answer, key=lambda answer: by_answer[answer])
-    # Where there are fewer than three answers, each is taken once.
-    answers = list(dict.fromkeys([by_area[0], by_area[len(by_area) // 2], by_area[-1]]))
-    return [dataset[by_answer[answer][1]] for answer in answers], answers
+        areas_and_rows.setdefault(answer, (width * height, number))
+    answers_by_area = sorted(areas_and_rows, key=lambda answer: areas_and_rows[answer])
+    # Of fewer than three answers each is taken once.
+    middle = answers_by_area[len(answers_by_area) // 2]
+    answers = list(dict.fromkeys([answers_by_area[0], middle, answers_by_area[-1]]))
+    return [dataset[areas_and_rows[answer][1]] for answer in answers], answers
 
 
 def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> float:
     """Let vLLM answer, and compare its log-probabilities with those of the training.
 
     A large difference is an error; a moderate one is warned of.
+
+    Returns:
+        The greatest difference, as the mean over the tokens of an answer.
     """
     collated = _collate(trainer, rows)
     sampled = collated["sampling_per_token_logps"].double()
@@ -202,7 +209,7 @@ def _generate_forced(
     model = trainer.accelerator.unwrap_model(trainer.model)
     generate = model.generate
     # FSDP2 sets a method on the object itself, which has to be there again afterwards.
-    registered = vars(model).get("generate")
+    fsdp_generate = vars(model).get("generate")
     logps: _LogpsByTokens = {}
 
     def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
@@ -229,8 +236,9 @@ def _generate_forced(
         trainer.model.eval()
         output = generate(**inputs, generation_config=config, logits_processor=[force])
         trainer.model.train()
-        steps = (torch.stack(output.logits, dim=1).float() / trainer.temperature).log_softmax(-1)
-        answer_logps = steps.gather(-1, answers[..., None])[..., 0]
+        # Of the whole vocabulary at each step.
+        vocabulary_logps = (torch.stack(output.logits, dim=1).float() / trainer.temperature).log_softmax(-1)
+        answer_logps = vocabulary_logps.gather(-1, answers[..., None])[..., 0]
         whole_mask = torch.cat([inputs["attention_mask"], mask], dim=1)
         logps.update(_by_tokens(torch.cat([prompts, answers], dim=1), whole_mask, answer_logps, mask))
         return output.sequences
@@ -241,8 +249,8 @@ def _generate_forced(
         collated = _collate(trainer, rows)
     finally:
         del model.generate
-        if registered is not None:
-            model.generate = registered
+        if fsdp_generate is not None:
+            model.generate = fsdp_generate
     return logps, collated
 
 
@@ -252,11 +260,13 @@ def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     probe = copy.copy(trainer)
     probe.args = copy.copy(trainer.args)
     probe.state = copy.copy(trainer.state)
+    # One answer to each row, generated at once and anew.
     probe.args.steps_per_generation = probe.args.gradient_accumulation_steps = 1
     probe.num_iterations = probe.num_generations = 1
     probe.args.report_to = []
     probe._step = 0
     probe._buffered_inputs = None
+    # Without the log-probabilities of a reference model, and with the tokens of answers that are cut off.
     probe.beta = 0.0
     probe.mask_truncated_completions = False
     # TRL's own method: those of our trainer would check and log the batch.
@@ -271,6 +281,7 @@ def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     probe._logs = copy.deepcopy(trainer._logs)
     probe._pending_extra_logs = defaultdict(list)
     probe._pending_metrics = defaultdict(list)
+    # Rewards do not matter here.
     shape = (len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs))
     probe._calculate_rewards = lambda *_: torch.zeros(shape, device=trainer.accelerator.device)
     trainer.model.train()

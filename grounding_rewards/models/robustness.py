@@ -103,13 +103,13 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         >>> mirrored.image.size, mirrored.boxes, mirrored.kept
         ((100, 80), array([[70., 20., 90., 40.]]), array([ True]))
     """
-    width, height = image.size
-    moved_boxes, is_visible = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
     if image.mode[0] in "IF":
         raise ValueError(
             f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
             "Bring it to 8 bits before: the strengths are parts of the range of intensities."
         )
+    width, height = image.size
+    moved_boxes, is_visible = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
     image = image.copy() if image.mode in ("L", "RGB") else image.convert("RGB")
     kind = CORRUPTIONS[name]
     if kind.pixels is not None:
@@ -161,20 +161,21 @@ def corrupt_boxes(
     matrix = identity
     if CORRUPTIONS[name].matrix is not None:
         matrix = _matrix(name, strength, width, height, seed)
+    # It changes pixels alone, or leaves this image as it is.
     if np.array_equal(matrix, identity):
         return box_array.copy(), np.ones(len(box_array), dtype=bool)
-    moved_boxes = _move(box_array, matrix)
-    image = (width, height, width, height)
-    clipped = np.clip(moved_boxes, 0.0, image)
+    moved_boxes = _move_boxes(box_array, matrix)
+    far_corner = (width, height, width, height)
+    clipped_boxes = np.clip(moved_boxes, 0.0, far_corner)
     # A part that was outside the image before the change is not lost through it.
-    visible_before = box_area(np.clip(box_array, 0.0, image))
-    visible_after = box_area(clipped)
+    visible_before = box_area(np.clip(box_array, 0.0, far_corner))
+    visible_after = box_area(clipped_boxes)
     area = box_area(box_array)
     # If the change enlarges a box, the same share of the larger box has to be visible.
     growth = box_area(moved_boxes) / np.where(area > 0, area, 1.0)
     valid = valid_boxes(box_array)
     is_visible = ~valid | ((visible_after > 0) & (visible_after >= MIN_VISIBLE * visible_before * growth))
-    return np.where(valid[:, None], clipped, box_array), is_visible
+    return np.where(valid[:, None], clipped_boxes, box_array), is_visible
 
 
 def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -> Matrix:
@@ -184,10 +185,11 @@ def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -
     return kind.matrix(kind.amounts[strength - 1], width, height, np.random.default_rng(seed))
 
 
-def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
+def _move_boxes(boxes: Boxes, matrix: Matrix) -> Boxes:
     """The smallest upright rectangles around the corners of boxes, moved by an affine matrix."""
     # The corners: top left, top right, bottom right, bottom left.
     x, y = boxes[:, [0, 2, 2, 0]], boxes[:, [1, 1, 3, 3]]
+    # Invalid boxes may hold infinities.
     with np.errstate(all="ignore"):
         moved_x = matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2]
         moved_y = matrix[1, 0] * x + matrix[1, 1] * y + matrix[1, 2]
@@ -356,6 +358,7 @@ def robustness(
         return read_predictions(rows, texts, reward)
 
     before = ask(dataset, processor, "images as they are")
+    # Images of one patient are not independent.
     groups = patients_of(before)
 
     def measure(family: str, name: str, strength: float, pairs: Iterable[AnswerPair]) -> RobustnessPoint:
@@ -397,9 +400,10 @@ class CorruptedImages:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        row = self._dataset[i]
-        image = corrupt(row["image"], [], self._name, self._strength, seed=(self._seed, i)).image
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        """A row with its image corrupted, in the same way each time that it is read."""
+        row = self._dataset[number]
+        image = corrupt(row["image"], [], self._name, self._strength, seed=(self._seed, number)).image
         return {**row, "image": image}
 
     def pairs(self, before: Sequence[Prediction], after: Sequence[Prediction]) -> Iterator[AnswerPair]:
@@ -411,19 +415,20 @@ class CorruptedImages:
             before: the predictions on the unchanged images.
             after: those on the corrupted ones, in the same order.
         """
-        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        for number, (old, new) in enumerate(zip(before, after, strict=True)):
+            # With the seed of the image, so that boxes move as its pixels did.
             move = partial(
                 corrupt_boxes,
                 name=self._name,
                 strength=self._strength,
                 width=old.width,
                 height=old.height,
-                seed=(self._seed, i),
+                seed=(self._seed, number),
             )
             gt, is_visible = move(old.gt)
             pred, pred_is_visible = move(old.pred)
             ignore, _ = move(old.ignore)
             labels = tuple(label for label, visible in zip(old.gt_labels, is_visible, strict=True) if visible)
             ignore = np.concatenate([ignore, gt[~is_visible]])
-            changed = replace(new, gt=gt[is_visible], gt_labels=labels, ignore=ignore)
-            yield AnswerPair(old, changed, pred, pred_is_visible)
+            changed_answer = replace(new, gt=gt[is_visible], gt_labels=labels, ignore=ignore)
+            yield AnswerPair(old, changed_answer, pred, pred_is_visible)
