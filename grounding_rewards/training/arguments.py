@@ -36,8 +36,6 @@ NUMBERS: dict[str, Interval] = {}
 for _row in run_options.TABLES["numbers"]:
     _range = dict(_row)
     NUMBERS |= dict.fromkeys(_range.pop("names").split(), Interval(**_range))
-#: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
-GRPO_CHOICES: Mapping[str, Sequence[object]] = run_options.TABLES["choices"]
 
 _CHECKPOINTING = tuple(
     parameter.name
@@ -51,9 +49,6 @@ MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
     "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
     "dataset_kwargs": ("skip_prepare_dataset",),
 }
-
-#: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
-GENERATION_OPTIONS: Mapping[str, str] = run_options.TABLES["generation"]
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -138,14 +133,16 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        run_options.check_options(self, NUMBERS, choices=GRPO_CHOICES)
-        _check_training(self)
+        # TRL notices other words only in mid-run.
+        run_options.check_options(self, NUMBERS, choices=run_options.TABLES["choices"])
+        _check_common_options(self)
         if self.num_completions_to_print != 0:
             raise ValueError(
                 f"Expected 0 for num_completions_to_print, got {self.num_completions_to_print}: printed rows name "
                 "patients. Leave it out; completions/ in output_dir has all rows."
             )
         if self.load_best_model_at_end:
+            # transformers would take the loss, which says little of the rewards.
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         if self.reward_weights is not None and not any(self.reward_weights):
             raise ValueError(
@@ -167,7 +164,7 @@ class SupervisedConfig(SFTConfig):
 
     def __post_init__(self) -> None:
         run_options.check_options(self, NUMBERS)
-        _check_training(self)
+        _check_common_options(self)
         if self.max_length is not None:
             raise ValueError(
                 f"Expected null for max_length, got {self.max_length}. TRL would cut answers: lower max_image_pixels, "
@@ -218,7 +215,12 @@ def parse_grpo_arguments(
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
     arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", args, options)
-    _check_weights(arguments, config)
+    weights = config.reward_weights
+    if weights is not None and len(weights) != len(arguments.reward):
+        raise ValueError(
+            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
+            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
+        )
     if config.sync_ref_model and (config.beta == 0 or model.use_peft):
         cause = "beta 0" if config.beta == 0 else "use_peft: true"
         raise ValueError(
@@ -238,7 +240,14 @@ def parse_sft_arguments(
 def _parse(
     types: Iterable[type], command: str, args: Sequence[str] | None, options: Mapping[str, Any] | None
 ) -> tuple[Any, Any, Any]:
-    """Return an object of each of three types, see :func:`parse_grpo_arguments`; set the variables under `env`."""
+    """Return an object of each of three types, and set the environment variables under `env`.
+
+    Args:
+        types: of our options, TRL's configuration and the model.
+        command: `train` or `sft`.
+        args: as for :func:`parse_grpo_arguments`, like the next.
+        options: values that files and command line override.
+    """
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
@@ -246,6 +255,7 @@ def _parse(
         description=run_options.DESCRIPTIONS[command].format(rewards=", ".join(REGISTRY)),
         formatter_class=_HelpFormatter,
     )
+    # The files are read first: the command line overrides them.
     file_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     file_parser.add_argument("--config", action="append", default=[])
     try:
@@ -254,8 +264,8 @@ def _parse(
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.") from error
     # In a file `env` holds environment variables, as in TRL's own.
     names = {"env", *(action.dest for action in parser._actions)}
-    check_known(options or {}, names, command)
     values = dict(options or {})
+    check_known(values, names, command)
     values |= read_config(files.config, option_names=names, command=command)
     environment = values.pop("env", {})
     if not isinstance(environment, Mapping):
@@ -264,23 +274,29 @@ def _parse(
     parser.set_defaults_with_config(**values)
     arguments, config, model = parser.parse_args_into_dataclasses(args=words)
     _check_evaluation(arguments, config)
-    is_peft_stated = "use_peft" in values or any(word.startswith("--use_peft") for word in words)
+    # In a run that states use_peft: false, options of an adapter only wait to be used.
+    if "use_peft" not in values and not any(word.startswith("--use_peft") for word in words):
+        _refuse_adapter_options(model)
+    return arguments, config, model
+
+
+def _refuse_adapter_options(model: ModelArguments) -> None:
+    """Refuse options of an adapter, and of quantised weights, which only an adapter can train."""
     for option in fields(ModelConfig):
         name, value = option.name, getattr(model, option.name)
         is_of_adapter = name.startswith(("lora_", "use_rslora", "use_dora", "load_in_"))
-        # In a run that states use_peft: false they only wait to be used.
-        if is_of_adapter and not is_peft_stated and value != option.default:
+        if is_of_adapter and value != option.default:
             raise ValueError(
                 f"Expected use_peft: true beside {name}, got {value!r} alone, which would train all weights, and "
                 f"quantised ones cannot be. Set use_peft, or leave {name} out."
             )
-    return arguments, config, model
 
 
-def _check_training(config: Any) -> None:
-    """Refuse options that transformers would refuse during the run, in obscure words, or not at all."""
+def _check_common_options(config: Any) -> None:
+    """Refuse options of both trainers that transformers would refuse late, in obscure words, or not at all."""
     for name, legal in MAPPING_KEYS.items():
         mapping = getattr(config, name, None)
+        # On the command line a mapping is JSON; any other text is the path of a file.
         if isinstance(mapping, str) and mapping[:1] == "{":
             mapping = _from_json(name, mapping, "{...}")
         check_keys(name, mapping, legal)
@@ -300,7 +316,8 @@ def _check_training(config: Any) -> None:
 def _check_generation(config: Any) -> None:
     """Refuse keys of `generation_kwargs` that are options of TRL: only the generation, not the loss, would use them."""
     settings = config.generation_kwargs or {}
-    for key, option in GENERATION_OPTIONS.items():
+    # Keys of transformers and of vLLM, and the options of TRL that say the same.
+    for key, option in run_options.TABLES["generation"].items():
         if key in settings:
             raise ValueError(
                 f"Expected {option} as an option alone, got {key} {settings[key]!r} in generation_kwargs "
@@ -322,6 +339,7 @@ def _check_precision(config: Any) -> None:
     has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()
     if not bf16_options or config.use_cpu or has_bf16:
         return
+    # These need a GPU too, so that without one all have to be off.
     gpu_options = bf16_options + [name for name in ("tf32", "use_vllm") if getattr(config, name, False)]
     switches = " ".join(f"--{name} false" for name in gpu_options)
     raise ValueError(
@@ -329,16 +347,6 @@ def _check_precision(config: Any) -> None:
         f"`grounding-rewards env` says what torch sees. For an older GPU give --{bf16_options[0]} false --fp16 true; "
         f"for a small model on the processor, --use_cpu true {switches}."
     )
-
-
-def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
-    """Refuse another number of weights than of rewards."""
-    weights = config.reward_weights
-    if weights is not None and len(weights) != len(arguments.reward):
-        raise ValueError(
-            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
-            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
-        )
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:

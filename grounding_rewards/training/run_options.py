@@ -149,16 +149,17 @@ def check_options(
         name, value = option.name, getattr(owner, option.name)
         if value is None:
             continue
+        # An empty text passes for any str, but is a value left out by mistake.
         if value == "" and option.default != "":
             raise ValueError(f"Expected a value for {name}, got ''. Write one, or leave the option out.")
-        expected = _mismatch(value, hints[name], numbers.get(name), choices.get(name))
-        if expected:
+        legal_values = _missed_values(value, hints[name], numbers.get(name), choices.get(name))
+        if legal_values is not None:
             full_name = f"{name} of {owner_name}" if owner_name else name
-            raise ValueError(f"Expected {expected} for {full_name}, got {value!r}. Correct the value.")
+            raise ValueError(f"Expected {legal_values} for {full_name}, got {value!r}. Correct the value.")
 
 
-def _mismatch(value: Any, hint: Any, interval: Interval | None, choices: Iterable[object] | None) -> str | None:
-    """Return the legal values in words if the value is not among them; None if it is.
+def _missed_values(value: Any, hint: Any, interval: Interval | None, choices: Iterable[object] | None) -> str | None:
+    """The legal values in words if the value is not one of them; None if it is.
 
     Args:
         value: of an option.
@@ -170,6 +171,7 @@ def _mismatch(value: Any, hint: Any, interval: Interval | None, choices: Iterabl
         words = ", ".join(choice for choice in choices if isinstance(choice, str))
         return None if value in choices else f"one of {words}"
     if not _has_type(value, hint):
+        # Python writes some types as <class 'int'> and typing.Optional[int].
         return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
     if interval is not None:
         return None if value in interval else str(interval)
@@ -187,5 +189,6 @@ def _has_type(value: object, hint: Any) -> bool:
     if origin is list:
         return isinstance(value, list) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
     if hint in (int, float):
+        # An int passes for a float. True and False are ints in Python, but no numbers here.
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True

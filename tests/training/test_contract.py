@@ -17,6 +17,7 @@ from grounding_rewards.data.dataset_columns import add_prompts
 from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer, arguments
+from grounding_rewards.training.run_options import TABLES
 from tests.conftest import REPOSITORY
 from tests.tables import table
 
@@ -37,7 +38,7 @@ def test_every_option_that_is_checked_exists():
     owners = (GRPOConfig, SFTConfig, ModelConfig, arguments.GroundingArguments, arguments.SupervisedArguments)
     known = {name for owner in owners for name in owner.__dataclass_fields__}
     others = {"log_multimodal", "log_completions", "use_peft", "model_revision"}
-    assert {*arguments.NUMBERS, *arguments.GRPO_CHOICES, *arguments.GENERATION_OPTIONS.values(), *others} <= known
+    assert {*arguments.NUMBERS, *TABLES["choices"], *TABLES["generation"].values(), *others} <= known
 
 
 @pytest.mark.parametrize(("owner", "names"), READ_OR_ASSIGNED)
