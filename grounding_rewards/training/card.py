@@ -34,41 +34,34 @@ class RunCard(_Trainer):
     method: str = ""
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write the card of the run into `output_dir`, on the first process."""
-        if self.is_world_process_zero():
-            write_whole(Path(self.args.output_dir, CARD), model_card(self))
+        """Write the card of the run into `output_dir`, on the first process: metadata in YAML, then Markdown.
 
-
-def model_card(trainer: Any) -> str:
-    """The card of a trainer's model: metadata in YAML, then Markdown.
-
-    It has the names of folders without their parents, and no image, prompt or answer.
-
-    Args:
-        trainer: a trainer with :class:`RunCard` among its bases.
-    """
-    base_model = str(trainer.model.config._name_or_path)
-    metadata = ModelCardData(
-        library_name="peft" if is_peft_model(trainer.model) else "transformers",
-        pipeline_tag="image-text-to-text",
-        # A folder of this machine means nothing on the hub.
-        base_model=None if Path(base_model).is_dir() else base_model,
-        tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
-    )
-    # A line end or a bar in a value would end its cell of the table.
-    cells = {name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(trainer).items() if value}
-    # A declared format has no name that a reader of the card could write.
-    has_named_format = trainer.box_format_name in list_box_formats()
-    template = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
-    text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
-        name=model_name(trainer.args.hub_model_id or trainer.args.output_dir),
-        method=trainer.method,
-        facts=cells,
-        place=trainer.args.hub_model_id or "path/to/checkpoint",
-        box_format=repr(trainer.box_format_name) if has_named_format else "...",
-        has_resized_size=has_resized_size(trainer.processing_class),
-    )
-    return f"---\n{metadata.to_yaml().strip()}\n---\n\n{text}"
+        It has the names of folders without their parents, and no image, prompt or answer.
+        """
+        if not self.is_world_process_zero():
+            return
+        base_model = str(self.model.config._name_or_path)
+        metadata = ModelCardData(
+            library_name="peft" if is_peft_model(self.model) else "transformers",
+            pipeline_tag="image-text-to-text",
+            # A folder of this machine means nothing on the hub.
+            base_model=None if Path(base_model).is_dir() else base_model,
+            tags=["grounding_rewards", "radiology", "visual-grounding", *self._tag_names],
+        )
+        # A line end or a bar in a value would end its cell of the table.
+        cells = {name: " ".join(value.split()).replace("|", "\\|") for name, value in _facts(self).items() if value}
+        # A declared format has no name that a reader of the card could write.
+        has_named_format = self.box_format_name in list_box_formats()
+        template = Path(__file__).with_name("card.md.jinja").read_text(encoding="utf-8")
+        text = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+            name=model_name(self.args.hub_model_id or self.args.output_dir),
+            method=self.method,
+            facts=cells,
+            place=self.args.hub_model_id or "path/to/checkpoint",
+            box_format=repr(self.box_format_name) if has_named_format else "...",
+            has_resized_size=has_resized_size(self.processing_class),
+        )
+        write_whole(Path(self.args.output_dir, CARD), f"---\n{metadata.to_yaml().strip()}\n---\n\n{text}")
 
 
 def _facts(trainer: Any) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Prepare and check images for a trainer: prompts, the model's box format and sizes, and the number of images."""
+"""Prepare and check images for a trainer: prompts, the model's box format and sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -57,6 +57,7 @@ def prepare_examples(
     stated_formats = [reward.box_format for reward in grounding_rewards if reward.box_format is not None]
     # The new value of the column `box_format`; None leaves the column as it is.
     column_value = box_format if isinstance(box_format, str) else None
+    # A reward without a format of its own reads the column.
     if "box_format" not in dataset.column_names and len(stated_formats) < len(grounding_rewards):
         column_value = column_value or model_format()
     # Prompts come first: a prompt is one of the things that are checked.
@@ -64,6 +65,7 @@ def prepare_examples(
     dataset = add_prompts(dataset, prompt_format)
     dataset = check_dataset(dataset, name=name, bad_rows=bad_rows)
     if keep_full:
+        # The images as they are stored are taken from this column.
         image_columns = ("image",)
     if not set(image_columns).intersection(dataset.column_names):
         raise ValueError(
@@ -74,8 +76,8 @@ def prepare_examples(
     dataset = add_columns(dataset, processor, column_value, bad_rows=bad_rows)
     for reward in grounding_rewards:
         dataset = check_dataset(dataset, reward, name=name, bad_rows=bad_rows)
-    # Last, so that no row that is dropped is shrunk.
-    # Some processors fail on grey images (LFM2-VL's); the others make RGB of them themselves.
+    # Images are shrunk last, so that no row that is dropped is shrunk. Some processors fail on grey images (LFM2-VL's);
+    # the others make RGB of them themselves.
     fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
     check_processor(processor, fitted, name)
     return with_full_image(fitted, dataset) if keep_full else fitted
@@ -93,19 +95,3 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
     """
     column = images["box_format"] if "box_format" in images.column_names else ()
     return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
-
-
-def refuse_no_step(dataset: Dataset, args: Any) -> None:
-    """Refuse too few images for one step: TRL drops an incomplete batch, and a run without steps ends as if it trained.
-
-    Args:
-        dataset: the images to train on.
-        args: TRL's configuration of GRPO.
-    """
-    needed = args.generation_batch_size // args.num_generations
-    if dataset.num_rows < needed:
-        raise ValueError(
-            f"Expected at least {needed} images for train_dataset, as many as one step generates answers to, got "
-            f"{dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps or "
-            "generation_batch_size."
-        )

@@ -28,7 +28,7 @@ from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.dataset import format_name, prepare_examples, refuse_no_step
+from grounding_rewards.training.dataset import format_name, prepare_examples
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import ExactResume, set_epoch
@@ -271,16 +271,14 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             "paces": {name: pace.state() for name, pace in self.paces.items()},
         }
 
-    def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore also the completions that the next steps still use."""
-        super().restore(unfinished)
-        self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
-
-    def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore also the state of self-paced parameters."""
-        super().restore_common(unfinished)
+    def restore(self, unfinished: Mapping[str, Any], *, is_own: bool) -> None:
+        """Restore also the state of self-paced parameters, and the completions that the next steps still use."""
+        super().restore(unfinished, is_own=is_own)
         for name, pace in self.paces.items():
             pace.restore(unfinished["paces"].get(name, {}))
+        # Other processes have other completions.
+        if is_own:
+            self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """The rewards of a step, `(answers, functions)`, as TRL computes them; their metrics are added to the log.
@@ -410,7 +408,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 def _prepare_datasets(
     prepare: Callable[..., Dataset], train_dataset: Any, eval_dataset: Any, args: GRPOConfig
 ) -> tuple[Any, Any]:
-    """Return both datasets prepared and checked; a mapping of evaluation datasets stays one.
+    """Return both datasets prepared; a mapping of evaluation datasets stays one. Refuse too few images for a step.
 
     Args:
         prepare: takes a dataset and its `name` in errors.
@@ -426,8 +424,14 @@ def _prepare_datasets(
             eval_dataset = {name: prepare(images, name=f"eval_dataset[{name!r}]") for name, images in eval_datasets}
         elif eval_dataset is not None:
             eval_dataset = prepare(eval_dataset, name="eval_dataset")
-    if train_dataset is not None:
-        refuse_no_step(train_dataset, args)
+    # TRL drops an incomplete batch, and a run without steps would end as if it had trained.
+    n_needed = args.generation_batch_size // args.num_generations
+    if train_dataset is not None and train_dataset.num_rows < n_needed:
+        raise ValueError(
+            f"Expected at least {n_needed} images for train_dataset, as many as one step generates answers to, got "
+            f"{train_dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps "
+            "or generation_batch_size."
+        )
     return train_dataset, eval_dataset
 
 

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
 
-# How many keys of weights an error lists.
-_SHOWN_KEYS = 3
-
 
 class ExactResume(_Trainer):
     """Mix-in for TRL's trainers, before them in the list of bases."""
@@ -51,22 +48,20 @@ class ExactResume(_Trainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `Trainer.train`; a resumed run equals an uninterrupted one, and a finished run makes no step."""
         if resume_from_checkpoint is True:
-            # Without any checkpoint True stays, which `Trainer` refuses.
+            # If there is no checkpoint, True stays, which `Trainer` refuses.
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
         self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
+        # Weights that processes share can be loaded in `Trainer.train` alone.
         if self._resumed_from is not None and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             state = TrainerState.load_from_json(str(self._resumed_from / "trainer_state.json"))
             if 0 < self.args.max_steps <= state.global_step:
-                self._restore_finished(state)
+                # All steps are made, and `Trainer` would make one more: load what it would end with.
+                self._load_from_checkpoint(str(self._resumed_from))
+                self.state = state
+                if self.args.load_best_model_at_end and state.best_model_checkpoint is not None:
+                    self._load_best_model()
                 return None
         return super().train(resume_from_checkpoint, *args, **kwargs)
-
-    def _restore_finished(self, state: TrainerState) -> None:
-        """Load the model and the state of a run that has made all its steps."""
-        self._load_from_checkpoint(str(self._resumed_from))
-        self.state = state
-        if self.args.load_best_model_at_end and state.best_model_checkpoint is not None:
-            self._load_best_model()
 
     def start_epoch(self, epoch: int) -> None:
         """Called at the start of every epoch, and after resuming, with its number from 0."""
@@ -82,19 +77,23 @@ class ExactResume(_Trainer):
             "last_logged": self._globalstep_last_logged,
         }
 
-    def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore what belongs to this process in the state from :meth:`unfinished`."""
-        self._metrics["train"] = defaultdict(list, unfinished["metrics"])
-        self._total_train_tokens = unfinished["tokens"]
-        self._tr_loss = torch.tensor(unfinished["loss"], device=self.args.device)
-        self._globalstep_last_logged = unfinished["last_logged"]
+    def restore(self, unfinished: Mapping[str, Any], *, is_own: bool) -> None:
+        """Restore the state from :meth:`unfinished`.
 
-    def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore what every process has alike in the state from :meth:`unfinished`."""
+        Args:
+            unfinished: the state of a process.
+            is_own: whether it is that of this process; otherwise only what every process has alike is restored.
+        """
         self._total_loss_scalar, self._has_whole_loss = unfinished["logged_loss"], True
+        if is_own:
+            self._metrics["train"] = defaultdict(list, unfinished["metrics"])
+            self._total_train_tokens = unfinished["tokens"]
+            self._tr_loss = torch.tensor(unfinished["loss"], device=self.args.device)
+            self._globalstep_last_logged = unfinished["last_logged"]
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """As `Trainer.log`; the `train_loss` of a resumed run is the mean over all of its steps."""
+        # `Trainer` divides the loss, which was restored whole, by the steps since the run was resumed.
         if "train_loss" in logs and self._has_whole_loss:
             logs["train_loss"] = self._total_loss_scalar / self.state.global_step
         super().log(logs, *args, **kwargs)
@@ -129,7 +128,7 @@ class ExactResume(_Trainer):
             return
         file = _unfinished_file(self._resumed_from, self.args.process_index)
         if not file.is_file():
-            # The earlier run had fewer processes.
+            # The earlier run had fewer processes. The file of the first has what all processes have alike.
             file = _unfinished_file(self._resumed_from, 0)
         if not file.is_file():
             if self.is_world_process_zero():
@@ -141,10 +140,9 @@ class ExactResume(_Trainer):
                 )
             return
         unfinished = torch.load(file, map_location=self.args.device, weights_only=True)
-        self.restore_common(unfinished)
-        # All processes or none: a process that generates would wait forever for those that do not.
-        if unfinished["processes"] == self.args.world_size:
-            self.restore(unfinished)
+        # All processes have their own state or none has: one that generates would wait forever for those that still
+        # have completions.
+        self.restore(unfinished, is_own=unfinished["processes"] == self.args.world_size)
 
 
 class _Restore(TrainerCallback):
@@ -154,9 +152,11 @@ class _Restore(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Restore what the checkpoint holds beside TRL's state: by now `Trainer` has reset what it counts anew."""
         self.trainer.restore_unfinished()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tell the trainer the number of the epoch."""
         # The epoch is a sum of fractions: allow for rounding.
         self.trainer.start_epoch(int((state.epoch or 0.0) + 1e-6))
 
@@ -238,7 +238,8 @@ def _refuse_other_keys(
     differences = []
     for kind, keys in (("missing", missing), ("unknown", unknown), ("reshaped", reshaped)):
         if keys:
-            differences.append(f"{len(keys)} {kind} weights ({', '.join(sorted(keys)[:_SHOWN_KEYS])})")
+            # A model has hundreds of keys: three show which ones they are.
+            differences.append(f"{len(keys)} {kind} weights ({', '.join(sorted(keys)[:3])})")
     if differences:
         raise ValueError(
             f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "

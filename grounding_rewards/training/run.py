@@ -30,16 +30,11 @@ from grounding_rewards.training.arguments import (
     SupervisedConfig,
 )
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
-from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_options import AUGMENTATION
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
-# The keys that TRL's trainers log at an evaluation, besides those of the rewards.
-_GRPO_KEYS = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
-_SFT_KEYS = ("loss", "entropy", "mean_token_accuracy")
-# The metrics in the line of an evaluation, and their names there.
-_EVALUATION_LABELS = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
+# The metrics of a warm start next to its bar and in the line of an evaluation, and their names there.
 _SFT_LABELS = {"loss": "loss", "mean_token_accuracy": "accuracy"}
 # Endings of keys that are better when greater, and when smaller.
 _GROWING_KEYS = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
@@ -64,19 +59,22 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     Raises:
         ValueError: the images or the settings do not fit, the folder holds another run, or no step could be made.
     """
-    rewards = arguments.rewards
-    names = [reward.name for reward in rewards if isinstance(reward, GroundingReward)]
-    keys = [*_GRPO_KEYS, *(f"rewards/{reward_name(reward)}/{key}" for reward in rewards for key in ("mean", "std"))]
+    names = [reward.name for reward in arguments.rewards if isinstance(reward, GroundingReward)]
+    # Those of TRL's trainer, then those of the rewards.
+    evaluation_keys = ["loss", "reward", "reward_std", "frac_reward_zero_std", "entropy"]
     for name in names:
-        keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
+        evaluation_keys += [f"rewards/{name}/mean", f"rewards/{name}/std"]
+    for name in names:
+        evaluation_keys += [f"{name}/{key}" for key in METRIC_KEYS] + [f"{name}/signal/{key}" for key in SIGNAL_KEYS]
     # Reward functions that are not ours may log other keys.
-    known_keys = keys if len(names) == len(rewards) else None
+    known_keys = evaluation_keys if len(names) == len(arguments.rewards) else None
     resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, known_keys)
     with _unknown_key_named(config):
-        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(rewards), extras=arguments.extras)
+        trainer = GroundingGRPOTrainer(**trainer_arguments, reward=list(arguments.rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(callbacks.ParityCheck)
-    trainer.add_callback(callbacks.EvaluationLine(_EVALUATION_LABELS))
+    labels = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
+    trainer.add_callback(callbacks.EvaluationLine(labels))
     _train(trainer, resolved, checkpoint, callbacks.bar_labels(names), arguments.early_stopping_patience)
     if not was_stopped(trainer):
         trainer.save_model(str(Path(config.output_dir, run_folder.CHECKPOINT)))
@@ -100,7 +98,8 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, _SFT_KEYS)
+    evaluation_keys = ("loss", "entropy", "mean_token_accuracy")
+    resolved, checkpoint, trainer_arguments = _prepare(arguments, config, model, evaluation_keys)
     augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     with _unknown_key_named(config):
         trainer = GroundingSFTTrainer(**trainer_arguments, augmentation=augmentation)
@@ -126,7 +125,9 @@ def _prepare(
     model: ModelArguments,
     evaluation_keys: Sequence[str] | None,
 ) -> tuple[dict[str, Any], Path | None, dict[str, Any]]:
-    """Check folder, options and model, load the processor and the images of a run, and print notes about them.
+    """Make all parts of a run but its model, which is only checked, and print notes about them.
+
+    Folder and options come first: the cheaper a check, the earlier it is made.
 
     Args:
         arguments: images.
@@ -135,7 +136,8 @@ def _prepare(
         evaluation_keys: the keys that an evaluation logs; None if they are not known.
 
     Returns:
-        The resolved configuration, the checkpoint to resume from, and the arguments of both trainers.
+        The resolved configuration, the checkpoint to resume from (None for the beginning), and the arguments that both
+        trainers take.
     """
     resolved = run_folder.resolved_config(arguments, config, model)
     checkpoint, start_notes = run_folder.find_start(resolved, processes=config.world_size)
@@ -173,7 +175,7 @@ def _prepare(
 def _train(
     trainer: Any, resolved: Mapping[str, Any], checkpoint: Path | None, labels: Mapping[str, str], patience: int | None
 ) -> None:
-    """Add the callbacks, claim the folder of the run, and train.
+    """Add the callbacks, claim the folder of the run, and train; after an error say how to go on.
 
     Args:
         trainer: ours, of either kind.
@@ -187,18 +189,19 @@ def _train(
         RuntimeError: any other error during the training; names the step and how to go on.
     """
     config = trainer.args
-    folder = Path(config.output_dir)
     trainer.run_config = resolved
-    trainer.add_callback(callbacks.LogFile(folder / run_folder.LOG))
+    trainer.add_callback(callbacks.LogFile(Path(config.output_dir, run_folder.LOG)))
     trainer.add_callback(callbacks.StopOnSigterm(trainer))
     if patience is not None:
         trainer.add_callback(EarlyStoppingCallback(patience))
         # The checkpoint keeps the count of evaluations without improvement.
         config.restore_callback_states_from_checkpoint = True
     if not config.disable_tqdm:
+        # In place of transformers' bar.
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(callbacks.Progress(labels))
     _print_notes(config, largest_image(trainer.processing_class))
+    # As late as this, so that a mistake found before leaves the folder as it was.
     if trainer.is_world_process_zero():
         run_folder.claim(resolved)
     trainer.accelerator.wait_for_everyone()
@@ -209,18 +212,18 @@ def _train(
         if re.match(r"Expected .*, got ", str(error), re.DOTALL) and not isinstance(error, RuntimeError):
             raise
         # torch names its writer where only a part of a file could be written, and no reason.
-        full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
-        saved = run_folder.last_complete_checkpoint(folder)
+        likely_cause = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
+        saved = run_folder.last_complete_checkpoint(Path(config.output_dir))
         next_run = "starts again: no checkpoint was saved yet" if saved is None else f"continues from {saved.name}"
         # RuntimeError, so that the traceback is printed.
         raise RuntimeError(
-            f"the run failed at step {trainer.state.global_step}.{full} Fix the cause, then resume with "
+            f"the run failed at step {trainer.state.global_step}.{likely_cause} Fix the cause, then resume with "
             f"--resume_from_checkpoint last, which {next_run}"
         ) from error
+    step = trainer.state.global_step
     if was_stopped(trainer):
-        step = trainer.state.global_step
         _print_notes(config, f"Stopped by SIGTERM after step {step}: resume with --resume_from_checkpoint last.")
-    if trainer.state.global_step == 0:
+    if step == 0:
         raise ValueError(
             "Expected at least one step, got none: nothing was trained. Add images, or make batches smaller."
         )
@@ -231,23 +234,19 @@ def _finish(trainer: Any, key: str) -> None:
 
     Args:
         trainer: after the training.
-        key: of the log; the last line has its first and last value.
+        key: of the log; the last line says how its value changed.
     """
     if not was_stopped(trainer):
         folder = Path(trainer.args.output_dir)
+        checkpoint = folder / run_folder.CHECKPOINT
         trainer.create_model_card()
         if trainer.is_world_process_zero():
-            shutil.copyfile(folder / run_folder.CARD, folder / run_folder.CHECKPOINT / run_folder.CARD)
-        _print_notes(trainer.args, _closing_line(trainer, key))
+            shutil.copyfile(folder / run_folder.CARD, checkpoint / run_folder.CARD)
+        change = first_and_last(trainer.state.log_history, key)
+        change_note = f"; {key} {change}" if change else ""
+        _print_notes(trainer.args, f"The model is in {checkpoint}{change_note}")
     trainer.accelerator.wait_for_everyone()
     trainer.end()
-
-
-def _closing_line(trainer: Any, key: str) -> str:
-    """The last line of a run: where the model is, and the first and last value of a key of the log."""
-    place = f"The model is in {Path(trainer.args.output_dir, run_folder.CHECKPOINT)}"
-    change = first_and_last(trainer.state.log_history, key)
-    return f"{place}; {key} {change}" if change else place
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
@@ -264,7 +263,9 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
     trained = checkpoint.with_name(run_folder.ADAPTER) if model.use_peft else checkpoint
     trainer.save_model(str(trained))
     trainer.accelerator.wait_for_everyone()
+    # Otherwise the checkpoint is as it has to be.
     if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
+        # The first process alone loads it, which under ZeRO-3 would wait for the others.
         with without_zero3():
             merged_model = AutoModelForImageTextToText.from_pretrained(
                 str(model.model_name_or_path if model.use_peft else checkpoint),
