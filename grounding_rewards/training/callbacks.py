@@ -148,9 +148,10 @@ def bar_labels(names: Sequence[str]) -> dict[str, str]:
     labels = {"reward": "reward"}
     if len(names) > 1:
         labels |= {f"rewards/{name}/mean": name for name in names}
-    for name in names[:1]:
-        for key in ("mean_iou", "hallucination_rate", "status/unparseable"):
-            labels[f"{name}/{key}"] = key.rpartition("/")[2].replace("_", " ")
+    if names:
+        labels[f"{names[0]}/mean_iou"] = "mean iou"
+        labels[f"{names[0]}/hallucination_rate"] = "hallucination rate"
+        labels[f"{names[0]}/status/unparseable"] = "unparseable"
     return {**labels, "completions/clipped_ratio": "cut off"}
 
 
@@ -159,44 +160,51 @@ class SignalWatch(TrainerCallback):
 
     Args:
         trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
-        rewards: names of the grounding rewards.
-        functions: names of all reward functions.
+        reward_names: of the grounding rewards.
+        function_names: of all reward functions.
+
+    Attributes:
+        latest: the metrics of the latest steps that generated completions, by key.
+        flat_shares: TRL's list, since its last log, of each such step's share of groups without spread.
+        n_flat_shares: the length of that list when it was last looked at.
     """
 
-    def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
-        self.trainer, self.rewards, self.functions = trainer, rewards, functions
+    def __init__(self, trainer: Any, reward_names: Sequence[str], function_names: Sequence[str] = ()) -> None:
+        self.trainer, self.reward_names, self.function_names = trainer, reward_names, function_names
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
-        self.shares: list[float] = []
-        self.n_counted = 0
-        self.warned = False
+        self.flat_shares: list[float] = []
+        self.n_flat_shares = 0
+        self.has_warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the metrics of this step, and warn if the latest steps have a problem in common."""
         metrics = self.trainer._metrics["train"]
-        # A step that reuses completions adds no share to the list, and after each log TRL begins another list.
-        shares = metrics.get("frac_reward_zero_std", [])
-        if len(shares) > (self.n_counted if shares is self.shares else 0):
+        # A step that reuses completions adds no share to the list: its metrics are those of an earlier step.
+        flat_shares = metrics.get("frac_reward_zero_std", [])
+        # After each log TRL begins another list.
+        n_before = self.n_flat_shares if flat_shares is self.flat_shares else 0
+        if len(flat_shares) > n_before:
             self.latest.append({key: values[-1] for key, values in metrics.items() if values})
-        self.shares, self.n_counted = shares, len(shares)
-        if self.warned or len(self.latest) < PATIENCE or not state.is_world_process_zero:
+        self.flat_shares, self.n_flat_shares = flat_shares, len(flat_shares)
+        if self.has_warned or len(self.latest) < PATIENCE or not state.is_world_process_zero:
             return
         message = self._message()
         if message:
-            self.warned = True
+            self.has_warned = True
             warnings.warn(message, SignalWarning, stacklevel=2)
 
     def _message(self) -> str | None:
         """The warning for the first problem that all of the latest steps have; None if they have none."""
-        for name in self.functions:
+        for name in self.function_names:
             if all(math.isnan(metrics[f"rewards/{name}/mean"]) for metrics in self.latest):
                 return (
                     f"{name} returned NaN or None for every answer of {PATIENCE} steps in a row, so that it taught "
                     "nothing. Correct the function."
                 )
-        for name in self.rewards:
-            shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
-            # The causes cover the groups without spread.
-            if min(shares) < 1.0 - SAME:
+        for name in self.reward_names:
+            # Each group without spread has one cause: together they are its share of the groups.
+            flat_shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
+            if min(flat_shares) < 1.0 - SAME:
                 continue
             means = {}
             for key in SIGNAL_KEYS:
@@ -209,7 +217,7 @@ class SignalWatch(TrainerCallback):
                 f"them because {cause.meaning}. {cause.remedy} `grounding-rewards signal` on the logged completions "
                 "says which reward would have told them apart."
             )
-        if not self.rewards and all(metrics["frac_reward_zero_std"] >= 1.0 for metrics in self.latest):
+        if not self.reward_names and all(metrics["frac_reward_zero_std"] >= 1.0 for metrics in self.latest):
             return f"All groups of {PATIENCE} steps in a row are without spread. {CAUSES['all_equal'].remedy}"
         return None
 
@@ -249,4 +257,5 @@ class StopOnSigterm(TrainerCallback):
             signal.signal(signal.SIGTERM, self._handler)
 
     def _on_signal(self, *_: Any) -> None:
+        """Note the signal; the step that runs is made to its end."""
         self.signalled = True

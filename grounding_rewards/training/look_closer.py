@@ -31,8 +31,6 @@ from grounding_rewards.training.run_options import check_options
 
 # Pixels: an edge this near to a whole number is that number, moved by rounding.
 _SLACK = 1e-6
-# Longest side of a part, divided by its shortest; processors of the Qwen2-VL kind refuse 200.
-_MAX_SIDE_RATIO = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +59,16 @@ class LookCloser:
     cost: float = 0.0
 
     def __post_init__(self) -> None:
+        # A smaller area than that of the smallest part, by default, would shrink every picture.
         ranges = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
         check_options(self, ranges | {"cost": Interval()}, owner_name="look_closer")
 
     @classmethod
     def of(cls, settings: Any) -> LookCloser | None:
-        """The settings from the option `look_closer`: a mapping of them, or true for the defaults; None if it is off.
+        """The settings that the option `look_closer` gives; None if it is off.
+
+        Args:
+            settings: a mapping of the attributes, or true for the defaults; false or None if it is off.
 
         Raises:
             ValueError: it is no mapping, has an unknown key, or a value is not legal.
@@ -174,8 +176,9 @@ class LookEnvironment:
             raise ValueError(f"all looks are used. {self._looks_left()}")
         # A model may write any number, also in quotes.
         with np.errstate(over="ignore", invalid="ignore"):
-            named = np.array([[x1, y1, x2, y2]], dtype=np.float64)
-            part = frame_to_pixel(named, self.frame)[0].tolist()
+            model_box = np.array([[x1, y1, x2, y2]], dtype=np.float64)
+            part = frame_to_pixel(model_box, self.frame)[0].tolist()
+        # Of a part that reaches off the image, what lies on it is shown.
         if reference_defect(part, self.size) not in (None, "partly-off-image"):
             raise ValueError("x1 is left of x2 and y1 above y2, and the part lies on the image.")
         return self._show(self._pixels_under(part))
@@ -187,24 +190,30 @@ class LookEnvironment:
         return self._image
 
     def _pixels_under(self, part: Sequence[float]) -> list[int]:
-        """Whole pixels x1, y1, x2, y2 of the image file under a part of the image, widened to `min_side` if smaller."""
+        """Whole pixels x1, y1, x2, y2 of the image file under a part of the image, widened to `min_side` if smaller.
+
+        Args:
+            part: x1, y1, x2, y2 in pixels of the image's boxes.
+        """
         size = np.array(self._whole_image().size)
         # The image's boxes may be in pixels of another size than the file's.
         scale = size / self.size
         # A part may reach far off the image.
         with np.errstate(over="ignore"):
             top_left, bottom_right = np.reshape(part, (2, 2)) * scale
-            longest = min((bottom_right - top_left).max(), size.max())
-        first = np.maximum(np.floor(top_left + _SLACK), 0)
-        last = np.minimum(np.ceil(bottom_right - _SLACK), size)
-        min_side = np.minimum(max(self.settings.min_side, math.ceil(longest / _MAX_SIDE_RATIO)), size)
-        # Widen around the middle.
-        missing = np.maximum(min_side - (last - first), 0)
-        first = np.clip(first - missing // 2, 0, size - min_side)
-        return np.concatenate([first, np.maximum(last, first + min_side)]).astype(int).tolist()
+            longest_side = min((bottom_right - top_left).max(), size.max())
+        # The whole pixels on the image that the part touches.
+        top_left = np.maximum(np.floor(top_left + _SLACK), 0)
+        bottom_right = np.minimum(np.ceil(bottom_right - _SLACK), size)
+        # Processors of the Qwen2-VL kind refuse pictures that are 200 times as long as wide: keep well below.
+        min_side = np.minimum(max(self.settings.min_side, math.ceil(longest_side / 100)), size)
+        # Widen around the middle, or inwards from the edge of the image.
+        missing = np.maximum(min_side - (bottom_right - top_left), 0)
+        top_left = np.clip(top_left - missing // 2, 0, size - min_side)
+        return np.concatenate([top_left, np.maximum(bottom_right, top_left + min_side)]).astype(int).tolist()
 
     def _show(self, rectangle: Sequence[int]) -> list:
-        """Cut out pixels of the image file, and return them as content blocks of a message.
+        """Cut out pixels of the image file, and return the content blocks of a message: the picture, and a sentence.
 
         Args:
             rectangle: x1, y1, x2, y2 in pixels of the image file.

@@ -69,7 +69,7 @@ def is_local(model: ModelArguments) -> bool:
     """Whether the configuration of a model is on this machine, so that nothing is downloaded to look at its layers."""
     path = str(model.model_name_or_path)
     cached_file = try_to_load_from_cache(path, "config.json", revision=model.model_revision)
-    # In place of a path, None says that the file was never asked for, and an object that the hub has none.
+    # Only a text is a path: None says that the file was never asked for, an object that the hub has none.
     return Path(path).is_dir() or isinstance(cached_file, str)
 
 
@@ -178,7 +178,7 @@ def check_optimization(config: Any, empty: Any) -> None:
         if is_class and not needs_model:
             optimizer = optimizer_class(weights, **options)
         else:
-            # Such an optimizer cannot be built here. The schedule takes any other in its place.
+            # It cannot be built without the real weights. To try the schedule, any other stands in its place.
             optimizer = torch.optim.SGD(weights, config.learning_rate)
         get_scheduler(
             config.lr_scheduler_type,
@@ -269,10 +269,18 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
 
 
 def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
-    """Warn if the rewards read boxes in another space, order or syntax than the model writes."""
+    """Warn if the rewards read boxes in another space, order or syntax than the model writes.
+
+    Args:
+        dataset: with the column `box_format`, which rewards without a format of their own read.
+        rewards: reward functions of any kind; only grounding rewards read boxes.
+        model: as for :func:`model_format`.
+        loading: from :func:`loading_kwargs`.
+    """
     try:
         native = get_box_format(model_format(model, loading))
     except ValueError:
+        # A model of which no format is known may have been taught any.
         return
     column = dataset["box_format"] if "box_format" in dataset.column_names else ()
     reward_formats: list[BoxFormat] = []
@@ -288,11 +296,12 @@ def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any,
                 "`grounding-rewards sft` in this format.",
                 stacklevel=4,
             )
+            # Once is enough.
             return
 
 
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
-    """The arguments of TRL's trainers for LoRA and quantisation."""
+    """The keyword arguments of TRL's trainers for LoRA and quantisation; None for what the model does without."""
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
 
 
@@ -303,6 +312,7 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
     if the pattern for layers fits them.
     """
     targets = model.lora_target_modules
+    # As they are before the adapter adds its own.
     modules = dict(empty.named_modules())
     parameters = dict(empty.named_parameters())
     try:
@@ -314,6 +324,7 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         adapter = get_peft_config(model)
         inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
     except (ValueError, re.error) as error:
+        # PEFT names the option in this one error.
         if "lora_dropout" in str(error):
             raise ValueError(
                 f"Expected 0 for lora_dropout beside lora_target_parameters, got {model.lora_dropout:g} "
@@ -339,7 +350,15 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
 
 
 def _check_path_ends(option: str, names: Iterable[str], paths: Iterable[str], separator: str = ".") -> None:
-    """Refuse names of an option with which, behind the separator, no path of the model ends."""
+    """Refuse names with which no path of the model ends.
+
+    Args:
+        option: the option that has the names.
+        names: such as `q_proj`.
+        paths: of modules or parameters, such as `model.layers.0.q_proj`.
+        separator: stands before the name in a path; empty where the name may be the end of a longer one.
+    """
+    # So that a name may also be a whole path.
     dotted_paths = [f".{path}" for path in paths]
     unknown = []
     for name in names:

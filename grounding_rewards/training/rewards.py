@@ -89,10 +89,10 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
             continue
         parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
         # Without defaults, which may be tables of patients.
-        written = [str(each.replace(default=each.empty, annotation=each.empty)) for each in parameters]
+        words = [str(each.replace(default=each.empty, annotation=each.empty)) for each in parameters]
         raise ValueError(
             f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got one with "
-            f"({', '.join(written)}). TRL passes {', '.join(sorted(passed))}, all by name: write "
+            f"({', '.join(words)}). TRL passes {', '.join(sorted(passed))}, all by name: write "
             "`(completions, **columns)`, with those that it needs."
         )
 
@@ -107,7 +107,7 @@ def reward_name(reward: Any) -> str:
 
 
 def reward_with_parameters(reward: Any) -> str:
-    """The name of a reward with its parameters and schedules, for a model card.
+    """The name of a reward with its parameters and schedules, for a model card; of a function of others the name alone.
 
     >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
     'R3: MeanIoUReward(no_box_bonus='
@@ -146,6 +146,7 @@ class StepReward:
 
     @property
     def __name__(self) -> str:
+        """The name under which TRL logs it."""
         return self.reward.name
 
     def tell(self, **fields: Any) -> None:
@@ -160,6 +161,7 @@ class StepReward:
         return self.reward(completions, on_scored=self._keep, pace=self.pace, **columns)
 
     def _keep(self, scored: Scored) -> None:
+        """Keep what this call has found in the completions, for :meth:`metrics` and :meth:`predictions`."""
         self._scored = scored
 
     def end_step(self) -> None:
@@ -175,7 +177,7 @@ class StepReward:
         return [_prediction(row, pred) for row, pred in zip(rows, self._scored.pred.split(), strict=True)]
 
     def metrics(self, rewards: torch.Tensor, group_size: int) -> dict[str, float]:
-        """The metrics of the last call over all processes, by their keys in the log; `rejected` is set for them too.
+        """The metrics of the last call over all processes, by their keys in the log; `rejected` is set too.
 
         Args:
             rewards: of all processes, as TRL has gathered them.
@@ -188,7 +190,7 @@ class StepReward:
         for reason in REJECT_REASONS:
             columns.append([raw.rejected.get(reason, 0) for raw in scored.raws])
         local_counts = torch.tensor(np.array(columns).T, device=rewards.device).contiguous()
-        # A group may span two processes.
+        # The rows of all processes, in the order of the rewards.
         statuses, predictions, findings, *rejected = accelerator.gather(local_counts).T.cpu().numpy()
         counts = [int(column.sum()) for column in rejected]
         self.rejected = {reason: count for reason, count in zip(REJECT_REASONS, counts, strict=True) if count}
@@ -225,15 +227,18 @@ def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
     if name in registry.REGISTRY or "." not in name:
         return get_reward(name, **parameters)
     target = registry.look_up(name)
-    if isinstance(target, GroundingReward) and not parameters:
-        return target
-    if registry.takes_completions(target) and not isinstance(target, GroundingReward):
+    if isinstance(target, GroundingReward):
+        if not parameters:
+            return target
+    elif registry.takes_completions(target):
+        # A reward function of TRL is ready as it is.
         if parameters:
             raise _parameters_error(name, parameters)
         return target
-    if inspect.isclass(target) and registry.takes_completions(target.__call__):
+    elif inspect.isclass(target) and registry.takes_completions(target.__call__):
         registry.check_parameters(name, target, parameters)
         return target(**parameters)
+    # A reward on boxes, or a class or function that makes one.
     return get_reward(name, **parameters)
 
 

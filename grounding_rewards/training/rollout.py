@@ -49,6 +49,7 @@ class VllmRollout(_Trainer):
     def _generate_and_score_completions(self, inputs: Any) -> Any:
         """As TRL does, then check the probabilities: a first rollout that is noise is refused, a later one warns."""
         collated = super()._generate_and_score_completions(inputs)
+        # One for each step since the last log; TRL measures it with vLLM alone.
         differences = self._metrics["train"].get(LOGP_DIFFERENCE)
         if self.model.training and differences:
             warning = check_rollout(self, differences[-1], refuse=self.is_first_rollout)
@@ -61,7 +62,7 @@ class VllmRollout(_Trainer):
     def _tokenize_prompts(self, prompts: list[Any]) -> Any:
         """As TRL does; for vLLM in this process, also keep the prompts with one token for each image."""
         tokenized = super()._tokenize_prompts(prompts)
-        # Token ids, images, processor outputs.
+        # A tuple of token ids, images and what else the processor makes.
         images = tokenized[1]
         if self.use_vllm and self.vllm_mode == "colocate" and images is not None:
             texts = self.processing_class.apply_chat_template(
@@ -76,13 +77,13 @@ class VllmRollout(_Trainer):
         return tokenized
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
-        """As TRL does; vLLM gets the prompts in the form that it expects, and has to answer as many tokens."""
+        """As TRL does; vLLM gets the prompts in the form that it expects, and has to see as many tokens."""
         vllm_prompt_ids = self._compact_prompt_ids or prompt_ids
         # A later turn of the same rollout has another prompt.
         self._compact_prompt_ids = None
         generated = super()._generate_single_turn(vllm_prompt_ids, *args, **kwargs)
         if self.use_vllm:
-            check_prompt_lengths(prompt_ids, self.vllm_generation.prompt_ids)
+            _refuse_other_lengths(prompt_ids, self.vllm_generation.prompt_ids)
         return generated
 
 
@@ -161,18 +162,12 @@ def trains_vision(model: Any) -> bool:
     return any(weight.requires_grad and id(weight) not in language_weights for weight in base.parameters())
 
 
-def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:
+def _refuse_other_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:
     """Refuse prompts that have more or fewer tokens in vLLM than in the trainer.
 
     Args:
         trained: token ids of the prompts that the trainer computes its gradient on.
         sampled: those that vLLM answered.
-
-    Raises:
-        ValueError: two lengths differ; names both.
-
-    Example:
-        >>> check_prompt_lengths([[1, 5, 5, 2]], [[1, 5, 5, 2]])
     """
     for row, (trained_ids, sampled_ids) in enumerate(zip(trained, sampled, strict=True)):
         if len(trained_ids) != len(sampled_ids):

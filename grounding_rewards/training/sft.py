@@ -32,7 +32,6 @@ from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.sharding import SharedWeights
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from PIL.Image import Image
 
 # The column that keeps the row number when rows are shuffled.
@@ -78,7 +77,8 @@ class GoldAnswers:
         Raises:
             ValueError: a row has boxes of readers alone.
         """
-        # A reward may take the boxes of several readers, but there is one answer to learn.
+        # A reward may take the boxes of several readers, but there is one answer to learn. Without the column the first
+        # row has none.
         for number, boxes in enumerate(dataset["boxes"] if "boxes" in dataset.column_names else [None]):
             if boxes is None:
                 raise ValueError(
@@ -92,7 +92,7 @@ class GoldAnswers:
         self._epoch.fill_(epoch)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Turn a batch of rows, column by column, into the columns prompt, image and completion."""
+        """The columns prompt, image and completion of rows, which `datasets` hands over column by column."""
         rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
         examples = list(map(self._example, rows))
         return {name: [example[name] for example in examples] for name in ("prompt", "image", "completion")}
@@ -139,14 +139,14 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
     """
     x1, y1, x2, y2 = window
     image = row["image"]
-    sx, sy = image.width / row["width"], image.height / row["height"]
+    scale_x, scale_y = image.width / row["width"], image.height / row["height"]
     boxes = as_box_array(row["boxes"])
     moved_boxes = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
     visible = np.flatnonzero(box_area(moved_boxes) >= MIN_VISIBLE * box_area(boxes))
     labels = row.get("labels")
     return {
         **row,
-        "image": image.crop((round(x1 * sx), round(y1 * sy), round(x2 * sx), round(y2 * sy))),
+        "image": image.crop((round(x1 * scale_x), round(y1 * scale_y), round(x2 * scale_x), round(y2 * scale_y))),
         "boxes": moved_boxes[visible].tolist(),
         "labels": None if labels is None else [labels[index] for index in visible],
         "width": x2 - x1,
@@ -171,10 +171,6 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
     # p' = mean * brightness + (p - mean) * spread
     table = mean * brightness + (np.arange(256) - mean) * spread
     return image.point(np.clip(np.rint(table), 0, 255).astype(int).tolist() * len(image.getbands()))
-
-
-# A warm start has no reward, but the check of a row demands the full reward for its own answer; any of ours will do.
-_CHECKING_REWARD = "R3"
 
 
 class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
@@ -215,7 +211,8 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         bad_rows: str = "refuse",
         **kwargs: Any,
     ) -> None:
-        reward = get_reward(_CHECKING_REWARD, box_format=box_format)
+        # There is no reward, but the check of a row demands the full one for its own answer; any of ours will do.
+        reward = get_reward("R3", box_format=box_format)
         args = copy.copy(args)
         # TRL would cut the end of longer texts, which is the answer, and drop the columns that it is written from.
         args.max_length = None
@@ -230,6 +227,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
             image_columns=("image",),
         )
         seed = args.data_seed if args.data_seed is not None else args.seed
+        # The first process prepares before the others, which find its results in the cache.
         with args.main_process_first(desc="checking images"):
             images = prepare(train_dataset, name="train_dataset")
             if eval_dataset is not None:

@@ -251,11 +251,6 @@ class TestWatch:
         with pytest.raises(ValueError, match="differ by nan a token"):
             check_parity(trainer, trainer.train_dataset)
 
-    def test_the_parity_check_asks_vllm(self, vllm, tmp_path):
-        trainer = trainer_with_vllm(tmp_path)
-        assert check_parity(trainer, trainer.train_dataset) < 1e-4
-        assert len(trainer.vllm_generation.llm.prompts) == 3
-
 
 class TestStockTrl:
     """A reward sees no engine: it warns where the fault is possible."""
