@@ -119,7 +119,7 @@ def _tokens(text: str) -> list[str]:
     tokens = [token.strip(_QUOTES) for token in between_commas]
     if " " in tokens[0] and tokens[0][-1].isdecimal():
         # "12 34, 56 78": commas part corner points, and blanks their numbers.
-        numbers = []
+        numbers: list[str] = []
         for point in tokens:
             words = point.split(maxsplit=MAX_LIST)
             numbers += words if words and all(map(_is_number, words)) else [point]
