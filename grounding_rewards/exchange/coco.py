@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, from_xyxy, valid_boxes
+from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.matching import text_key
 from grounding_rewards.metrics.prediction import Prediction
@@ -54,9 +54,9 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         image_entries.append(entry)
         # Each region with its category, and whether it is a crowd, as those to ignore are, of every category.
         regions = []
-        for bbox, label in zip(_xywh(image.gt), image.gt_labels, strict=True):
+        for bbox, label in zip(from_xyxy(image.gt, "xywh").tolist(), image.gt_labels, strict=True):
             regions.append((bbox, categories[text_key(label)], 0))
-        for bbox in _xywh(image.ignore):
+        for bbox in from_xyxy(image.ignore, "xywh").tolist():
             regions += [(bbox, category, 1) for category in categories.values()]
         for bbox, category, iscrowd in regions:
             annotations.append(
@@ -93,8 +93,8 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
     results = []
     for image_number, image in enumerate(images, start=1):
         # An invalid box becomes one without area, since other tools refuse what is not finite.
-        boxes = _xywh(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0))
-        for bbox, label, score in zip(boxes, image.pred_labels, image.pred_scores.tolist(), strict=True):
+        boxes = from_xyxy(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0), "xywh")
+        for bbox, label, score in zip(boxes.tolist(), image.pred_labels, image.pred_scores.tolist(), strict=True):
             results.append(
                 {
                     "image_id": image_number,
@@ -110,11 +110,6 @@ def write_coco(images: Sequence[Prediction], out: str | Path) -> None:
     """Write ``ground_truth.json`` and ``results.json`` into a folder."""
     for name, content in (("ground_truth", coco_ground_truth(images)), ("results", coco_results(images))):
         write_whole(Path(out, f"{name}.json"), json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _xywh(boxes: Boxes) -> list[list[float]]:
-    """Boxes xyxy as lists x, y, width, height."""
-    return from_xyxy(boxes, "xywh").tolist()
 
 
 def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
