@@ -28,7 +28,7 @@ _BATCH = 256
 def check_negatives(context: Context) -> Iterator[Defect]:
     """Find datasets without negative images, and datasets with hardly any positive ones."""
     images = len(context.rows)
-    negatives = context.counts.count(0)
+    negatives = context.box_counts.count(0)
     if images >= _MIN_IMAGES and not 0 < negatives <= _MAX_NEGATIVES * images:
         summary = f"{negatives} of {images} images have no box."
         yield context.defect("negatives", count=negatives, of=images, found=summary)
@@ -43,15 +43,17 @@ def check_prompts(context: Context) -> Iterator[Defect]:
         _, commonest_count = counts[0]
         summary = f"{', '.join(f'{name}: {count} rows' for name, count in counts)}."
         defect = context.defect("box-format", count=len(context.rows) - commonest_count, found=summary)
+        # An unknown format is an error; several may be meant for several models.
         yield replace(defect, severity="warning")
 
 
 def _prompt_problems(context: Context) -> Iterator[Problem]:
     """Yield the problems of the box format and the prompt of each row."""
-    # By the number of the row.
-    boxes: defaultdict[int, list[Any]] = defaultdict(list)
-    for index in np.flatnonzero(context.table.sound & context.table.answers).tolist():
-        boxes[context.table.rows[index]].append(context.table.places[index].box)
+    table = context.table
+    # The sound boxes of each row, by its number.
+    boxes_by_row: defaultdict[int, list[Any]] = defaultdict(list)
+    for index in np.flatnonzero(table.sound & table.answers).tolist():
+        boxes_by_row[table.rows[index]].append(table.places[index].box)
     for number, row in enumerate(context.rows):
         box_format = context.model.format_of(row)
         format_name = row.columns.get("box_format")
@@ -62,11 +64,12 @@ def _prompt_problems(context: Context) -> Iterator[Problem]:
             yield Problem("prompt-missing", row, problem)
             continue
         if not row.prompt:
+            # Training writes the prompt of this row.
             continue
         contradictions = () if box_format is None else _contradictions(row.prompt, box_format)
         if contradictions:
             yield Problem("prompt-format", row, "; ".join(contradictions))
-        leak = _leaked_answer(row, boxes[number], context.counts[number])
+        leak = _leaked_answer(row, boxes_by_row[number], context.box_counts[number])
         if leak:
             yield Problem("answer-in-prompt", row, leak)
 
@@ -84,24 +87,21 @@ def _leaked_answer(row: ImageRow, boxes: list[Any], count: int) -> str | None:
         box = told_box(prompt, boxes, row.size, row.resized_size)
         if box:
             return f"the prompt says {box}"
-    beginning = _last_of_assistant(row.columns["prompt"])
-    if len(beginning.split()) > _MAX_BEGUN:
-        return f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
+    messages = row.columns["prompt"]
+    last_message = messages[-1] if isinstance(messages, list | tuple) else None
+    # A trainer lets the model go on behind the assistant's words.
+    if isinstance(last_message, Mapping) and last_message.get("role") == "assistant":
+        beginning = " ".join(texts(last_message))
+        if len(beginning.split()) > _MAX_BEGUN:
+            return f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
     denial = "" if count else told_nothing(prompt)
     return f"the prompt says {denial!r:.80}, and the image has no box" if denial else None
 
 
 @lru_cache(maxsize=4096)
 def _contradictions(prompt: str, box_format: BoxFormat) -> tuple[str, ...]:
-    """Sentences about what a prompt asks for and the box format contradicts; most prompts of a dataset are equal."""
+    """As :func:`prompt_contradictions`, kept for equal prompts: most of a dataset are."""
     return tuple(prompt_contradictions(prompt, box_format))
-
-
-def _last_of_assistant(prompt: Any) -> str:
-    """The text of the prompt's last message if it is the assistant's; else empty."""
-    last_message = prompt[-1] if isinstance(prompt, list | tuple) and prompt else None
-    is_assistants = isinstance(last_message, Mapping) and last_message.get("role") == "assistant"
-    return " ".join(texts(last_message)) if is_assistants else ""
 
 
 def check_gold(context: Context) -> Iterator[Defect]:
@@ -110,24 +110,24 @@ def check_gold(context: Context) -> Iterator[Defect]:
     The tokens of the longest are kept in the context.
     """
     model, table = context.model, context.table
-    boxes = zip(table.places, table.defects, strict=True)
-    bad_keys = {place.row.key for place, defect in boxes if defect is not None}
-    by_format: defaultdict[BoxFormat, list[tuple[ImageRow, Drawing]]] = defaultdict(list)
+    places_with_defects = zip(table.places, table.defects, strict=True)
+    bad_keys = {place.row.key for place, defect in places_with_defects if defect is not None}
+    answers_by_format: defaultdict[BoxFormat, list[tuple[ImageRow, Drawing]]] = defaultdict(list)
     for row in context.rows:
         box_format = model.format_of(row)
-        is_whole = row.key not in bad_keys and row.trusted_size is not None
-        if box_format is not None and is_whole and not any(row_problems(row.columns, parts=["labels"])):
-            by_format[box_format] += [(row, drawing) for drawing in row.answers]
+        is_sound = row.key not in bad_keys and row.trusted_size is not None
+        if box_format is not None and is_sound and not any(row_problems(row.columns, parts=["labels"])):
+            answers_by_format[box_format] += [(row, drawing) for drawing in row.answers]
     # By the key of the row, which counts once, not once for each reader.
     length_problems: dict[tuple[str, int], Problem] = {}
     reward_problems: dict[tuple[str, int], Problem] = {}
-    for box_format, answers in by_format.items():
+    for box_format, answers in answers_by_format.items():
         reward = get_reward("R4", box_format=box_format)
         for start in range(0, len(answers), _BATCH):
             batch = answers[start : start + _BATCH]
-            columns = [_gold_columns(row, drawing, model.seen_size(row)) for row, drawing in batch]
-            for (row, drawing), gold, losses in zip(batch, columns, gold_problems(columns, reward), strict=True):
-                tokens = model.tokens(gold_answer(gold, box_format)) if model.counts_tokens else 0
+            gold_rows = [_gold_row(row, drawing, model.seen_size(row)) for row, drawing in batch]
+            for (row, drawing), gold, losses in zip(batch, gold_rows, gold_problems(gold_rows, reward), strict=True):
+                tokens = model.count_tokens(gold_answer(gold, box_format)) if model.has_tokenizer else 0
                 context.longest_gold = max(context.longest_gold, tokens)
                 if tokens > model.max_completion_length:
                     limit = f"max_completion_length is {model.max_completion_length}"
@@ -139,8 +139,8 @@ def check_gold(context: Context) -> Iterator[Defect]:
     yield from context.collect(reward_problems.values())
 
 
-def _gold_columns(row: ImageRow, drawing: Drawing, seen_size: tuple[float, float]) -> dict[str, Any]:
-    """The columns that a right answer with these boxes is written and scored from."""
+def _gold_row(row: ImageRow, drawing: Drawing, seen_size: tuple[float, float]) -> dict[str, Any]:
+    """The columns that a right answer with these boxes is written and scored from; `seen_size` is the model's."""
     width, height = row.size or (None, None)
     return {
         "boxes": [list(box) for box in drawing.boxes],

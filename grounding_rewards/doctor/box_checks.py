@@ -9,7 +9,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number
 from grounding_rewards.data.box_defects import WHOLE_IMAGE, box_defect, image_share
-from grounding_rewards.doctor.context import Context, Defect, Problem
+from grounding_rewards.doctor.context import Context, Defect, Fault, Problem
 from grounding_rewards.doctor.rows import Drawing
 from grounding_rewards.overlap import pairwise_iou
 
@@ -37,10 +37,11 @@ def check_boxes(context: Context) -> Iterator[Defect]:
     yield from _check_conventions(context)
     table = context.table
     problems = []
-    for index, (place, name) in enumerate(zip(table.places, table.defects, strict=True)):
-        if name is not None:
-            label = f", {place.label!r:.40}" if name == "negative-placeholder" else ""
-            problems.append(place.problem(name, _box_words(context, index) + label))
+    for index, (place, defect) in enumerate(zip(table.places, table.defects, strict=True)):
+        if defect is not None:
+            label = f", {place.label!r:.40}" if defect == "negative-placeholder" else ""
+            problems.append(place.problem(defect, _box_words(context, index) + label))
+    # Width and height of each box in pixels that the model sees.
     seen_sides = (table.numbers[:, 2:] - table.numbers[:, :2]) * table.seen / table.sizes
     for index in np.flatnonzero(table.sound & table.answers).tolist():
         place = table.places[index]
@@ -64,13 +65,14 @@ def _check_conventions(context: Context) -> Iterator[Defect]:
         # Boxes that are all in a corner of their images have no defect by themselves: then all are shown.
         shown_indices = [index for index in indices if table.defects[index] in _OFF_IMAGE] or indices
         problems = [table.places[index].problem(name, _box_words(context, index)) for index in shown_indices]
-        rows = [(problem.row, problem.detail) for problem in problems]
+        faults = [Fault(problem.row, problem.detail) for problem in problems]
         splits_by_words: defaultdict[str, list[str]] = defaultdict(list)
         for split, convention in conventions.items():
             splits_by_words[convention.words].append(split)
         summary = " ".join(f"{', '.join(splits)}: {words}" for words, splits in splits_by_words.items())
         fixes = dict.fromkeys(convention.fix for convention in conventions.values())
-        yield replace(context.defect(name, rows, of=len(indices), found=summary), fix=" ".join(fixes))
+        # What to do depends on the convention.
+        yield replace(context.defect(name, faults, of=len(indices), found=summary), fix=" ".join(fixes))
 
 
 def _box_words(context: Context, index: int) -> str:
@@ -84,8 +86,8 @@ def _check_constant_box(context: Context) -> Iterator[Defect]:
     """Find one box that many images have, in pixels or as fractions of the image, other than the whole image."""
     table = context.table
     inside = np.clip(table.fractions, 0, 1)
-    is_whole = (inside[:, 2:] - inside[:, :2]).prod(axis=1) >= WHOLE_IMAGE
-    indices = np.flatnonzero(table.sound & table.answers & ~is_whole)
+    is_whole_image = (inside[:, 2:] - inside[:, :2]).prod(axis=1) >= WHOLE_IMAGE
+    indices = np.flatnonzero(table.sound & table.answers & ~is_whole_image)
     if not len(indices):
         return
     images = len(np.unique(table.rows[indices]))
@@ -93,50 +95,53 @@ def _check_constant_box(context: Context) -> Iterator[Defect]:
     for boxes, unit in ((table.numbers[indices], "pixels"), (thousandths, "thousandths")):
         distinct_boxes, box_ids, counts = np.unique(boxes, axis=0, return_inverse=True, return_counts=True)
         commonest = int(counts.argmax())
-        box_indices = indices[box_ids.ravel() == commonest]
+        commonest_indices = indices[box_ids.ravel() == commonest]
         # The box is shown once for each image.
-        _, first = np.unique(table.rows[box_indices], return_index=True)
-        if len(first) >= max(_MIN_CONSTANT_IMAGES, _MIN_CONSTANT_SHARE * images):
-            shown_indices = box_indices[first].tolist()
+        _, first_of_image = np.unique(table.rows[commonest_indices], return_index=True)
+        shown_indices = commonest_indices[first_of_image].tolist()
+        if len(shown_indices) >= max(_MIN_CONSTANT_IMAGES, _MIN_CONSTANT_SHARE * images):
             problems = [table.places[k].problem("constant-box", _box_words(context, k)) for k in shown_indices]
             box = box_text(distinct_boxes[commonest].tolist())
-            summary = f"{box} in {unit} is on {len(first)} of {images} images with boxes."
+            summary = f"{box} in {unit} is on {len(shown_indices)} of {images} images with boxes."
             yield from context.collect(problems, of=images, found=summary)
             return
 
 
 def check_pairs(context: Context) -> Iterator[Defect]:
-    """Find boxes of one label on an image that are equal, or that overlap as those of several readers do."""
+    """Find boxes of one label on an image that are equal, or that overlap as those of several readers do.
+
+    Where the readers of a split are not merged, its equal boxes are theirs, and are not reported by themselves.
+    """
+    # By split: how many images have several boxes of one label, and those of them with two that overlap.
     images_with_several: Counter[str] = Counter()
-    overlapping: defaultdict[str, list[Problem]] = defaultdict(list)
+    overlaps: defaultdict[str, list[Problem]] = defaultdict(list)
     duplicates: list[Problem] = []
     for row in context.rows:
         for drawing in row.answers:
             pairs, has_several = same_label_pairs(drawing)
-            # Boxes by reader are apart: that one reader's overlap is another matter.
-            images_with_several[row.split] += has_several and not drawing.name
-            repeated: set[int] = set()
-            overlaps = []
-            for first, second, iou in pairs:
-                label = f", {drawing.label(first)!r:.60}" if drawing.label(first) is not None else ""
-                words = f"{drawing.prefix}boxes {first} and {second}{label}, IoU {iou:.3f}"
+            overlap_problems = []
+            repeated_boxes: set[int] = set()
+            for box, later_box, iou in pairs:
+                label = f", {drawing.label(box)!r:.60}" if drawing.label(box) is not None else ""
+                words = f"{drawing.prefix}boxes {box} and {later_box}{label}, IoU {iou:.3f}"
                 if iou <= _SAME_BOX:
-                    overlaps.append(words)
-                elif second not in repeated:
-                    repeated.add(second)
+                    overlap_problems.append(Problem("unmerged-readers", row, words))
+                elif later_box not in repeated_boxes:
+                    repeated_boxes.add(later_box)
                     duplicates.append(Problem("duplicate-boxes", row, words))
-            if overlaps and not drawing.name:
-                overlapping[row.split].append(Problem("unmerged-readers", row, overlaps[0]))
+            # A drawing with a name is of one reader, whose own overlaps show no other reader.
+            if has_several and not drawing.name:
+                images_with_several[row.split] += 1
+                # One is enough for an image.
+                overlaps[row.split] += overlap_problems[:1]
     unmerged_splits = []
-    problems = []
-    for split, problems_of_split in overlapping.items():
-        if len(problems_of_split) >= max(_MIN_UNMERGED_IMAGES, _MIN_UNMERGED_SHARE * images_with_several[split]):
+    for split, count in images_with_several.items():
+        if len(overlaps[split]) >= max(_MIN_UNMERGED_IMAGES, _MIN_UNMERGED_SHARE * count):
             unmerged_splits.append(split)
-            problems += problems_of_split
-    if unmerged_splits:
-        images = sum(images_with_several[split] for split in unmerged_splits)
-        summary = f"{len(problems)} of {images} images with several boxes of one label have two that overlap."
-        yield from context.collect(problems, found=summary)
+    problems = [problem for split in unmerged_splits for problem in overlaps[split]]
+    images = sum(images_with_several[split] for split in unmerged_splits)
+    summary = f"{len(problems)} of {images} images with several boxes of one label have two that overlap."
+    yield from context.collect(problems, found=summary)
     yield from context.collect(problem for problem in duplicates if problem.row.split not in unmerged_splits)
 
 
@@ -144,14 +149,16 @@ def same_label_pairs(drawing: Drawing) -> tuple[list[tuple[int, int, float]], bo
     """Find pairs of boxes of one label that overlap as two drawings of one finding do.
 
     Returns:
-        The numbers of both boxes and their IoU, for each pair; and whether any label has several boxes.
+        The numbers of both boxes, the lower first, and their IoU, for each pair; and whether any label has several
+        boxes.
 
     >>> same_label_pairs(Drawing("", [[0, 0, 50, 50], [0, 0, 50, 40], [80, 0, 90, 9]], ["mass", "mass", "cyst"]))
     ([(0, 1, 0.8)], True)
     """
     sound_indices = [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
     labels = [drawing.label(index) for index in sound_indices]
-    if len(sound_indices) < 2 or len(set(map(str, labels))) == len(labels):
+    # As text, because what a dataset has for a label may not go into a set.
+    if len(set(map(str, labels))) == len(labels):
         return [], False
     boxes = as_box_array([drawing.boxes[index] for index in sound_indices])
     iou = np.triu(pairwise_iou(boxes, boxes), k=1)

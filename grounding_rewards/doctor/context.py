@@ -122,10 +122,11 @@ def _read_checks() -> dict[str, Check]:
     table.read_string((files("grounding_rewards.doctor") / "checks.ini").read_text(encoding="utf-8"))
     checks = {}
     for name in table.sections():
-        texts: dict[str, Any] = {key: " ".join(text.split()) for key, text in table[name].items()}
-        texts["follows"] = "follows" in texts
-        texts["needs"] = tuple(texts.get("needs", "").split())
-        checks[name] = Check(name, **texts)
+        # Long texts go on in the next line.
+        values: dict[str, Any] = {key: " ".join(text.split()) for key, text in table[name].items()}
+        values["follows"] = "follows" in values
+        values["needs"] = tuple(values.get("needs", "").split())
+        checks[name] = Check(name, **values)
     return checks
 
 
@@ -178,7 +179,7 @@ class Model:
     max_completion_length: int = 256
 
     def format_of(self, row: ImageRow) -> BoxFormat | None:
-        """The box format for the answer to a row; None if it is missing or unknown."""
+        """The box format for the answer to a row, the model's or its column's; None if it is missing or unknown."""
         if self.box_format is not None:
             return self.box_format
         name = row.columns.get("box_format")
@@ -194,6 +195,7 @@ class Model:
         try:
             return resized_size(self.processor, int(size[0]), int(size[1]))
         except ValueError:
+            # A processor of an unknown kind, or an image that it refuses.
             return None
 
     def seen_size(self, row: ImageRow) -> tuple[float, float]:
@@ -206,12 +208,12 @@ class Model:
         return size
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether there is a tokenizer."""
+    def has_tokenizer(self) -> bool:
+        """Whether answers can be measured in tokens."""
         return getattr(self.processor, "tokenizer", None) is not None
 
-    def tokens(self, answer: str) -> int:
-        """Tokens of an answer, the end token included."""
+    def count_tokens(self, answer: str) -> int:
+        """The number of tokens of an answer, the end token included."""
         return len(self.processor.tokenizer(answer, add_special_tokens=False)["input_ids"]) + 1
 
 
@@ -274,18 +276,21 @@ class BoxTable:
                     answers.append(drawing.name in answer_names)
                     numbers.extend(box if is_box(box) else (np.nan,) * 4)
         row_of_box = np.array(row_numbers, dtype=int)
-        original, input_size, fixed = (np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized))
         boxes, is_answer = np.array(numbers).reshape(-1, 4), np.array(answers, dtype=bool)
-        return cls(places, defects, row_of_box, boxes, original, input_size, fixed, is_answer)
+        # Those of the rows, once for each of their boxes.
+        image_sizes, seen_sizes, resized_sizes = (
+            np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)
+        )
+        return cls(places, defects, row_of_box, boxes, image_sizes, seen_sizes, resized_sizes, is_answer)
 
     @cached_property
     def sound(self) -> np.ndarray:
-        """(n,), whether a box has no defect and its image a known size."""
+        """Whether a box has no defect and its image a known size, (n,)."""
         return np.array([defect is None for defect in self.defects], dtype=bool) & ~np.isnan(self.sizes[:, 0])
 
     @property
     def fractions(self) -> np.ndarray:
-        """(n, 4), the boxes as fractions of width and height of the image."""
+        """The boxes as fractions of width and height of the image, (n, 4)."""
         return self.numbers / np.tile(self.sizes, 2)
 
     def convention(self, selection: np.ndarray, **limits: int) -> MistakenConvention | None:
@@ -330,16 +335,16 @@ class Context:
         return owners(self.rows)
 
     @cached_property
-    def counts(self) -> list[int]:
+    def box_counts(self) -> list[int]:
         """The number of boxes of each row; of several readers that of the one with most.
 
         A box that stands for "no finding" does not count.
         """
-        counts: Counter[tuple[str, int]] = Counter()
-        of_drawings = Counter((place.row.key, place.drawing.name) for place in self.answer_places())
-        for (key, _), count in of_drawings.items():
-            counts[key] = max(counts[key], count)
-        return [counts[row.key] for row in self.rows]
+        most_boxes: Counter[tuple[str, int]] = Counter()
+        drawing_counts = Counter((place.row.key, place.drawing.name) for place in self.answer_places())
+        for (row_key, _), count in drawing_counts.items():
+            most_boxes[row_key] = max(most_boxes[row_key], count)
+        return [most_boxes[row.key] for row in self.rows]
 
     def answer_places(self) -> Iterator[Place]:
         """Yield the places of boxes of right answers that do not stand for "no finding"."""
@@ -348,14 +353,14 @@ class Context:
             if is_answer and defect != "negative-placeholder":
                 yield place
 
-    def labelled(self) -> Iterator[Place]:
-        """Yield those of these places that have a label."""
+    def labelled_places(self) -> Iterator[Place]:
+        """The places of boxes of right answers that have a label and do not stand for "no finding"."""
         return (place for place in self.answer_places() if isinstance(place.label, str))
 
     @cached_property
     def labels(self) -> Counter[str]:
         """The number of boxes of right answers by label."""
-        return Counter(place.label for place in self.labelled())
+        return Counter(place.label for place in self.labelled_places())
 
     @cached_property
     def conventions(self) -> dict[str, MistakenConvention]:
@@ -374,7 +379,7 @@ class Context:
             return {} if convention is None else dict.fromkeys(self.images, convention)
         orders = {convention.order for convention in conventions.values()}
         for split in self.images:
-            # A single image is enough for an order that another split shows.
+            # A single image is enough for what another split shows.
             convention = self.table.convention(splits == split, min_images=1)
             if convention is not None and convention.order in orders:
                 conventions[split] = convention
@@ -396,17 +401,17 @@ class Context:
             problems: of rows, of any checks.
             **about: further arguments of :meth:`defect`.
         """
-        by_check: dict[str, list[tuple[ImageRow | None, str]]] = {}
+        faults_by_check: dict[str, list[Fault]] = {}
         for problem in problems:
             if not (CHECKS[problem.name].follows and problem.row.split in self.conventions):
-                by_check.setdefault(problem.name, []).append((problem.row, problem.detail))
-        for name, rows in by_check.items():
-            yield self.defect(name, rows, **about)
+                faults_by_check.setdefault(problem.name, []).append(Fault(problem.row, problem.detail))
+        for name, faults in faults_by_check.items():
+            yield self.defect(name, faults, **about)
 
     def defect(
         self,
         name: str,
-        rows: Iterable[tuple[ImageRow | None, str]] = (),
+        faults: Sequence[Fault] = (),
         *,
         count: int | None = None,
         of: int | None = None,
@@ -416,17 +421,16 @@ class Context:
 
         Args:
             name: of the check.
-            rows: that show it, each with what is wrong in words.
-            count: number of units affected; None for the number of rows.
+            faults: the rows that show it.
+            count: number of units affected; None for the number of faults.
             of: number of units in the dataset; None for all of the check's unit.
             found: details in a sentence.
         """
         check = CHECKS[name]
-        faults = [Fault(row, detail) for row, detail in rows]
         if not self.names:
-            # Numbers of boxes and labels name nobody.
-            has_names = check.unit not in ("boxes", "labels")
-            faults = [Fault(row and replace(row, columns={}), "" if has_names else detail) for row, detail in faults]
+            # What is said of boxes and labels names nobody; a row without columns has no id, patient or file.
+            is_nameless = check.unit in ("boxes", "labels")
+            faults = [Fault(row and replace(row, columns={}), detail if is_nameless else "") for row, detail in faults]
         if count is None:
             count = len(faults)
         if of is None:

@@ -71,12 +71,12 @@ class Metrics:
     def of(cls, context: Context) -> Metrics:
         """The counts of a dataset."""
         table = context.table
-        metrics = cls(context.images, negatives=context.counts.count(0), longest_gold=context.longest_gold)
-        metrics.labels = context.labels
-        # An image counts once for each of its labels.
-        images_of_labels = {(place.row.key, place.label) for place in context.labelled()}
-        metrics.label_images.update((split, label) for (split, _), label in images_of_labels)
+        metrics = cls(context.images, labels=context.labels, longest_gold=context.longest_gold)
+        metrics.negatives = context.box_counts.count(0)
         metrics.boxes = sum(1 for _ in context.answer_places())
+        # An image counts once for each of its labels.
+        images_of_labels = {(place.row.key, place.label) for place in context.labelled_places()}
+        metrics.label_images.update((split, label) for (split, _), label in images_of_labels)
         is_sound = table.sound & table.answers
         fractions = table.fractions[is_sound]
         sides = fractions[:, 2:] - fractions[:, :2]
@@ -195,18 +195,15 @@ def examine(
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
     context = Context(source, model or Model(), names)
     read_rows: Iterable[ImageRow] = rows_with_facts(source.open(), source.total, processes)
-    rows = []
     # Most prompts and labels are equal: one object is kept for all equal ones.
     distinct_values: dict[str, Any] = {}
     for row in read_rows if track is None else track(read_rows, source.total):
         for column in {"prompt", "labels", "box_format"} & row.columns.keys():
             value = row.columns[column]
             row.columns[column] = distinct_values.setdefault(repr(value), value)
-        rows.append(row)
-    if not rows and not source.unfinished:
-        raise ValueError(f"Expected at least one row in {source.name!r}, got none. Check the path.")
-    for row in rows:
         context.add(row)
+    if not context.images and not source.unfinished:
+        raise ValueError(f"Expected at least one row in {source.name!r}, got none. Check the path.")
     defects: list[Defect] = []
     # Numbers that overflow are wrong, and a check names them.
     with np.errstate(all="ignore"):
@@ -216,25 +213,18 @@ def examine(
         defects.sort(key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)))
         metrics = Metrics.of(context)
         sheet = contact_sheet(context) if thumbnails else []
-    jpegs: dict[tuple[str, int], bytes] = {}
-    if thumbnails:
-        shown_rows = [row for row, _ in sheet]
-        for defect in defects:
-            shown_rows += [fault.row for fault in defect.examples if fault.row is not None]
-        jpegs = _thumbnails(source, {row.key for row in shown_rows}, thumbnails)
-    return Checkup(
-        source.name,
-        tuple(defects),
-        _unchecked(context),
-        _assumptions(context),
-        metrics,
-        tuple(sheet),
-        jpegs,
-    )
+    unchecked, assumptions = _unchecked(context), _assumptions(context)
+    if not thumbnails:
+        return Checkup(source.name, tuple(defects), unchecked, assumptions, metrics)
+    shown_rows = [row for row, _ in sheet]
+    for defect in defects:
+        shown_rows += [fault.row for fault in defect.examples if fault.row is not None]
+    jpegs = _thumbnails(source, {row.key for row in shown_rows}, thumbnails)
+    return Checkup(source.name, tuple(defects), unchecked, assumptions, metrics, tuple(sheet), jpegs)
 
 
 def _count_in_cells(points: np.ndarray) -> np.ndarray:
-    """Count points (x, y) in [0, 1] in the cells of a map, whose rows begin at the top."""
+    """Count points, (n, 2) of x and y in [0, 1], in the cells of a map, (32, 32), whose rows begin at the top."""
     x, y = np.clip((points * _CELLS).astype(int), 0, _CELLS - 1).T
     return np.bincount(y * _CELLS + x, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
@@ -243,34 +233,33 @@ def contact_sheet(context: Context) -> list[tuple[ImageRow, str]]:
     """Choose images for a person to look at; returns their rows, each with why it is shown.
 
     Some of each split are drawn at random. Then come those with the largest and the smallest box, most boxes and the
-    rarest labels, one of each kind in turn.
+    rarest labels, one of each kind in turn, until there are :data:`SHEET`.
     """
-    by_split: dict[str, list[ImageRow]] = {}
+    rows_by_split: dict[str, list[ImageRow]] = {}
     for row in context.rows:
-        by_split.setdefault(row.split, []).append(row)
+        rows_by_split.setdefault(row.split, []).append(row)
     rng = random.Random(0)
-    of_each = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(by_split)))
-    # By the key of the row.
+    drawn_per_split = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(rows_by_split)))
+    # By the key of the row, so that no image is shown twice.
     sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
-    for rows in by_split.values():
-        for row in rng.sample(rows, min(of_each, len(rows))):
+    for rows in rows_by_split.values():
+        for row in rng.sample(rows, min(drawn_per_split, len(rows))):
             sheet[row.key] = row, "at random"
     table = context.table
     indices = np.flatnonzero(table.sound & table.answers)
     sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
-    # The largest first.
-    indices_by_area = indices[np.argsort(sides.prod(axis=1))[::-1]]
-    by_area = [table.places[index].row for index in indices_by_area.tolist()]
-    crowded = np.argsort([-count for count in context.counts], kind="stable")[:SHEET].tolist()
-    rarest = sorted(context.labelled(), key=lambda place: context.labels[place.label])
-    lists = {
-        "largest box": by_area[:SHEET],
-        "smallest box": by_area[: -SHEET - 1 : -1],
-        "most boxes": [context.rows[number] for number in crowded if context.counts[number]],
-        "rarest label": [place.row for place in rarest[:SHEET]],
+    ascending_indices = indices[np.argsort(sides.prod(axis=1))].tolist()
+    rows_by_area = [table.places[index].row for index in ascending_indices]
+    crowded_rows = np.argsort([-count for count in context.box_counts], kind="stable")[:SHEET].tolist()
+    rarest_places = sorted(context.labelled_places(), key=lambda place: context.labels[place.label])
+    rows_by_reason = {
+        "largest box": rows_by_area[: -SHEET - 1 : -1],
+        "smallest box": rows_by_area[:SHEET],
+        "most boxes": [context.rows[number] for number in crowded_rows if context.box_counts[number]],
+        "rarest label": [place.row for place in rarest_places[:SHEET]],
     }
     for turn in range(SHEET):
-        for reason, rows in lists.items():
+        for reason, rows in rows_by_reason.items():
             if turn < len(rows) and len(sheet) < SHEET:
                 sheet.setdefault(rows[turn].key, (rows[turn], reason))
     return list(sheet.values())
@@ -293,7 +282,7 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
 
 def _unchecked(context: Context) -> dict[str, str]:
     """The reason for each check that could not be made, by its name."""
-    # By what a check needs.
+    # By what is missing, which some checks need.
     reasons: dict[str, str] = {}
     if len(context.images) < 2:
         reasons["splits"] = "there is one split only"
@@ -301,12 +290,13 @@ def _unchecked(context: Context) -> dict[str, str]:
         reasons["patients"] = "no column patient_id"
     if not any(context.model.format_of(row) for row in context.rows):
         reasons["format"] = "no box format: give --box-format, or add the column box_format"
-    if not context.model.counts_tokens:
+    if not context.model.has_tokenizer:
         reasons["tokens"] = "no tokenizer: give --model"
     unchecked: dict[str, str] = {}
     for name, check in CHECKS.items():
         for need in check.needs:
             if need in reasons:
+                # The first reason is enough.
                 unchecked.setdefault(name, reasons[need])
     return unchecked
 
@@ -319,11 +309,11 @@ def _assumptions(context: Context) -> tuple[str, ...]:
             f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
             "--model, or the columns resized_width and resized_height, for the real size."
         )
-    count = sum(row.prompt is None for row in context.rows)
-    if count:
+    without_prompt = sum(row.prompt is None for row in context.rows)
+    if without_prompt:
         assumptions.append(
-            f"{count} of {context.images.total()} rows have no prompt: training and evaluation ask for every label "
-            "of the dataset, in the words of `grounding-rewards prepare`."
+            f"{without_prompt} of {context.images.total()} rows have no prompt: training and evaluation ask for every "
+            "label of the dataset, in the words of `grounding-rewards prepare`."
         )
     if context.source.draw_note:
         assumptions.append(

@@ -16,7 +16,7 @@ import numpy as np
 from grounding_rewards.common.workers import map_in_workers
 from grounding_rewards.doctor.context import Context, Defect, Problem
 from grounding_rewards.doctor.rows import ImageFacts, ImageRow
-from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image
+from grounding_rewards.images.decoding import has_shape, image_size, open_image
 from grounding_rewards.images.dicom import is_burned_in, is_dicom
 from grounding_rewards.images.near_duplicates import image_signature
 
@@ -46,7 +46,7 @@ def _with_facts(row: ImageRow) -> ImageRow:
         return row
     encoded, facts = _read_header(row.image)
     if encoded is not None:
-        facts = look_at_pixels(encoded, facts)
+        facts = with_pixel_facts(encoded, facts)
     return replace(row, image={"path": row.image.get("path")}, facts=facts)
 
 
@@ -57,40 +57,41 @@ def _read_header(image: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Im
         The image with its bytes, or without them for a DICOM file; None if the header cannot be read. And the facts
         from the header.
     """
-    path = image.get("path")
+    path = image.get("path") or ""
+    is_file = image.get("bytes") is None
     try:
-        data = Path(path or "").read_bytes() if image.get("bytes") is None else image["bytes"]
+        data = Path(path).read_bytes() if is_file else image["bytes"]
     except (OSError, TypeError, ValueError):
         data = None
-    # DICOM files are read from their path; a missing file too, for the error.
-    is_read_by_path = data is None or (image.get("bytes") is None and is_dicom(path or ""))
-    encoded = image if is_read_by_path else {"bytes": data, "path": path}
     digest = None if data is None else hashlib.blake2b(data, digest_size=8).digest()
+    # DICOM files are read from their path; a missing file too, so that the error says what is wrong with it.
+    is_read_by_path = data is None or (is_file and is_dicom(path))
+    encoded = image if is_read_by_path else {"bytes": data, "path": path}
     try:
         size = image_size(encoded)
-        burned_in = is_read_by_path and is_burned_in(path or "")
+        burned_in = is_read_by_path and is_burned_in(path)
     except (ValueError, TypeError, KeyError) as error:
         return None, ImageFacts(None, " ".join(str(error).split()), digest)
     return encoded, ImageFacts(size, "", digest, burned_in)
 
 
-def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
-    """Add the facts from the pixels of an image to those from its header.
+def with_pixel_facts(encoded: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
+    """The facts from the header of an image, with those from its pixels: why they cannot be decoded, or how they look.
 
     Args:
-        image: `{"bytes": ..., "path": ...}`; a DICOM file has no bytes.
+        encoded: the image, `{"bytes": ..., "path": ...}`; a DICOM file has no bytes.
         facts: from the header.
     """
     try:
-        opened = open_image(image["path"]) if image["bytes"] is None else shown_image(load_image(image))
+        image = open_image(encoded)
     except ValueError as error:
         return facts._replace(problem=" ".join(str(error).split()))
     # The number of pixels up to each grey.
-    counts = np.cumsum(opened.convert("L").histogram())
+    counts = np.cumsum(image.convert("L").histogram())
     low, high = np.searchsorted(counts, (0.01 * counts[-1], 0.99 * counts[-1])).tolist()
     if high - low < _MIN_GREYS:
         return facts._replace(blank=f"nearly every pixel is {low} to {high} of 255")
-    return facts._replace(signature=image_signature(opened))
+    return facts._replace(signature=image_signature(image))
 
 
 def check_images(context: Context) -> Iterator[Defect]:
@@ -120,6 +121,6 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         yield Problem("missing-size", row, f"width {width!r}, height {height!r}")
         return
     if facts.size is not None and not has_shape(facts.size, size):
-        declared = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
+        sizes = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
         name = "exchanged-size" if has_shape(facts.size, size[::-1]) else "image-size"
-        yield Problem(name, row, declared)
+        yield Problem(name, row, sizes)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from grounding_rewards.data.box_defects import is_null_label
 from grounding_rewards.data.checks import is_blank, row_problems
-from grounding_rewards.doctor.context import Context, Defect, Problem
+from grounding_rewards.doctor.context import Context, Defect, Fault, Problem
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # Most distinct labels that are compared letter by letter; more of them are free phrases.
@@ -25,21 +25,21 @@ _OPPOSITES = ({"hyper", "hypo"}, {"inter", "intra"}, {"ante", "anti"})
 def check_labels(context: Context) -> Iterator[Defect]:
     """Find missing and blank labels, and several labels for one finding."""
     yield from context.collect(_label_problems(context))
-    labels = context.labels
-    variants = label_variants(labels)
-    if variants:
-        rows = []
-        for variant in variants:
-            names = ", ".join(f"{label!r} × {labels[label]}" for label in variant.labels)
-            rows.append((None, f"{names}: {variant.why}"))
-        affected_labels = {label for variant in variants for label in variant.labels}
-        noun = "group" if len(variants) == 1 else "groups"
-        summary = f"{len(variants)} {noun} of labels are probably one each."
-        yield context.defect("label-spelling", rows, count=len(affected_labels), of=len(labels), found=summary)
+    counts = context.labels
+    groups = label_variants(counts)
+    if groups:
+        faults = []
+        for group in groups:
+            names = ", ".join(f"{label!r} × {counts[label]}" for label in group.labels)
+            faults.append(Fault(None, f"{names}: {group.why}"))
+        affected_labels = {label for group in groups for label in group.labels}
+        noun = "group" if len(groups) == 1 else "groups"
+        summary = f"{len(groups)} {noun} of labels are probably one each."
+        yield context.defect("label-spelling", faults, count=len(affected_labels), of=len(counts), found=summary)
 
 
 def _label_problems(context: Context) -> Iterator[Problem]:
-    """Yield rows with another number of labels than of boxes, and boxes with a blank label."""
+    """Yield rows with another number of labels than of boxes, and boxes whose label is blank or a missing value."""
     for row in context.rows:
         problems = list(row_problems(row.columns, parts=["labels"]))
         if problems:
@@ -79,27 +79,29 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
         case, spacing or plural ('Effusion', 'effusion')
         spelling ('cardiomegaly', 'cardiomegally')
     """
-    ordered = sorted(counts, key=lambda label: -counts[label])
-    by_key: dict[str, list[str]] = {}
-    for label in ordered:
+    # The most frequent labels come first, and so do the keys of the dictionary.
+    labels_by_key: dict[str, list[str]] = {}
+    for label in sorted(counts, key=lambda label: -counts[label]):
         if not is_blank(label) and not is_null_label(label):
-            by_key.setdefault(spelling_key(label), []).append(label)
-    variants = [Variants(tuple(labels), "case, spacing or plural") for labels in by_key.values() if len(labels) > 1]
-    keys = list(by_key) if len(by_key) <= _MAX_LABELS else []
-    misspelt = set()
-    # The more frequent keys come first.
-    for number, rare in enumerate(keys):
-        for common in keys[:number]:
-            if is_slip(common, rare):
-                misspelt.add(rare)
-                variants.append(Variants((by_key[common][0], by_key[rare][0]), "spelling"))
+            labels_by_key.setdefault(spelling_key(label), []).append(label)
+    groups = [
+        Variants(tuple(labels), "case, spacing or plural") for labels in labels_by_key.values() if len(labels) > 1
+    ]
+    keys = list(labels_by_key) if len(labels_by_key) <= _MAX_LABELS else []
+    misspelt_keys = set()
+    for number, rare_key in enumerate(keys):
+        for common_key in keys[:number]:
+            if is_slip(common_key, rare_key):
+                misspelt_keys.add(rare_key)
+                groups.append(Variants((labels_by_key[common_key][0], labels_by_key[rare_key][0]), "spelling"))
                 break
-    by_name: dict[str, list[str]] = {}
-    for key, labels in by_key.items():
+    labels_by_name: dict[str, list[str]] = {}
+    for key, labels in labels_by_key.items():
         name = _vocabulary_name(key)
-        if name is not None and key not in misspelt:
-            by_name.setdefault(name, []).append(labels[0])
-    return variants + [Variants(tuple(labels), "words") for labels in by_name.values() if len(labels) > 1]
+        # A slip stands in a group already.
+        if name is not None and key not in misspelt_keys:
+            labels_by_name.setdefault(name, []).append(labels[0])
+    return groups + [Variants(tuple(labels), "words") for labels in labels_by_name.values() if len(labels) > 1]
 
 
 def spelling_key(label: str) -> str:
@@ -131,11 +133,12 @@ def _vocabulary_name(key: str) -> str | None:
     label = normalize_label(key)
     if not label.known:
         return None
-    words = (label.name, *vocabulary()[label.name])
-    return label.name if key in map(spelling_key, words) else None
+    # `normalize_label` knows names with sides and sizes too, which are no synonyms.
+    names = (label.name, *vocabulary()[label.name])
+    return label.name if key in map(spelling_key, names) else None
 
 
-def is_slip(label: str, second: str) -> bool:
+def is_slip(label: str, second_label: str) -> bool:
     """Whether one label is the other misspelt: in one word, by one letter or by two that are exchanged.
 
     Example:
@@ -144,15 +147,18 @@ def is_slip(label: str, second: str) -> bool:
         >>> is_slip("hyperinflation", "hypoinflation"), is_slip("12th rib", "11th rib")
         (False, False)
     """
-    words, second_words = label.split(" "), second.split(" ")
-    differing = [pair for pair in zip(words, second_words, strict=False) if pair[0] != pair[1]]
-    if len(words) != len(second_words) or len(differing) != 1:
+    words, second_words = label.split(" "), second_label.split(" ")
+    if len(words) != len(second_words):
         return False
-    word, second_word = differing[0]
+    differing_words = [pair for pair in zip(words, second_words, strict=True) if pair[0] != pair[1]]
+    if len(differing_words) != 1:
+        return False
+    word, second_word = differing_words[0]
+    # A number tells findings apart, as "rib 1" and "rib 2".
     if min(len(word), len(second_word)) < _MIN_LETTERS or not (word + second_word).isalpha():
         return False
-    for pair in _OPPOSITES:
-        if {prefix for prefix in pair if word.startswith(prefix) or second_word.startswith(prefix)} == pair:
+    for prefixes in _OPPOSITES:
+        if all(word.startswith(prefix) or second_word.startswith(prefix) for prefix in prefixes):
             return False
     is_exchanged = sorted(word) == sorted(second_word)
     return is_exchanged or SequenceMatcher(None, word, second_word).ratio() >= _SAME_WORD

@@ -106,7 +106,7 @@ class ImageRow:
 
     @property
     def id(self) -> str:
-        """The row's `id`, or its file; `-` if it has neither."""
+        """The row's `id`, or its file where there is no such column; `-` if it has neither."""
         value = self.columns.get("id", self.columns.get("file"))
         return "-" if value is None else str(value)
 
@@ -119,6 +119,7 @@ class ImageRow:
     @property
     def patient_name(self) -> str | None:
         """The row's patient as it is written in `patient_id`, or in a column that looks like it; None without."""
+        # A column without a value doesn't hide another one with the patient.
         values = {name: value for name, value in self.columns.items() if value is not None}
         return stated_name(values.get(patient_column(values) or "patient_id"))
 
@@ -159,6 +160,7 @@ class ImageRow:
         box_lists = _as_list(self.columns.get("reader_boxes"))
         label_lists = _as_list(self.columns.get("reader_labels"))
         if len(label_lists) != len(box_lists):
+            # Nobody knows whose labels these are; a check says so.
             label_lists = [()] * len(box_lists)
         drawings = []
         for number, (boxes, labels) in enumerate(zip(box_lists, label_lists, strict=True)):
@@ -188,7 +190,7 @@ class ImageRow:
 
 
 def _as_list(value: Any) -> Sequence[Any]:
-    """A list as it is; empty if the value is no list."""
+    """The value if it is a list, or an empty tuple: checks say what is no list."""
     return value if isinstance(value, list | tuple) else ()
 
 
@@ -244,6 +246,7 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
         return _jsonl_source(path, splits, allow_outside)
     unfinished = why_unfinished(path)
     if unfinished and not parquet_shards(path):
+        # There is nothing to read yet.
         return RowSource(dataset, lambda: iter(()), 0, unfinished)
     return replace(_datasets_source(dataset, splits), unfinished=unfinished)
 
@@ -265,23 +268,24 @@ def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
     """
     stated_owners = [_stated_owner(row) for row in rows]
     unowned_files = [row.file for row, owner in zip(rows, stated_owners, strict=True) if owner is None]
-    suggested = patients_in_names(unowned_files)
-    results = []
+    patients = patients_in_names(unowned_files)
+    all_owners = []
     for row, owner in zip(rows, stated_owners, strict=True):
-        patient = suggested.get(row.file)
-        if owner is None and patient is not None:
+        if owner is None and row.file in patients:
+            patient = patients[row.file]
             owner = Owner("patient-leak", patient, f"patient {patient}, as the names of files suggest,")
-        results.append(owner)
-    return results
+        all_owners.append(owner)
+    return all_owners
 
 
 def _stated_owner(row: ImageRow) -> Owner | None:
     """The patient of a row's image, or its study, as a column or the name of its file states it."""
     if row.patient_name is not None:
-        # P-012 and p12 are one patient: the key has no marks, no capitals and no leading zeros.
+        # P-012 and p12 are one patient: of the name, in small letters, its words and its numbers without leading zeros
+        # make the key. A name of marks alone is its own key.
         name = patient_key(row.patient_name)
-        runs = re.findall(r"[^\W\d_]+|\d+", name)
-        return Owner("patient-leak", " ".join(run.lstrip("0") for run in runs) or name, f"patient {row.patient_name}")
+        words_and_numbers = [part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", name)]
+        return Owner("patient-leak", " ".join(words_and_numbers) or name, f"patient {row.patient_name}")
     patient = patient_in_name(row.file)
     if patient is not None:
         return Owner("patient-leak", patient, f"patient {patient}, by the name of the file,")
@@ -315,31 +319,31 @@ def texts(content: Any) -> Iterator[str]:
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     """The rows of a folder with `annotations.jsonl`."""
-    # The number of a line, its columns, and what it is if it is no JSON object.
-    lines: list[tuple[int, dict[str, Any], str]] = []
-    for line, content, no_object in json_lines(root / ANNOTATIONS):
-        lines.append((line, {} if no_object else image_row(content), no_object))
-    assigned = splits_of_rows([columns for _, columns, _ in lines], str(root))
+    # The columns of each line, and why it cannot be read, or an empty text.
+    lines: list[tuple[dict[str, Any], str]] = []
+    for line_number, content, object_problem in json_lines(root / ANNOTATIONS):
+        columns = {} if object_problem else image_row(content)
+        # Checks find the faults of boxes, sizes, images and prompts.
+        faults = [f"expected {expected}, got {value!r:.80}" for expected, value in word_faults(columns)]
+        lines.append((columns, f"line {line_number} is {object_problem}" if object_problem else "; ".join(faults)))
+    assigned = splits_of_rows([columns for columns, _ in lines], str(root))
     # Images that training draws into splits come from one source, and are examined together.
     line_splits = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
     wanted_splits = choose_splits(splits, line_splits, str(root))
 
     def rows() -> Iterator[ImageRow]:
-        """The rows of the wanted splits, each with its image's path and its faults."""
+        """Yield the rows of the wanted splits, each with its image's path, or why that may not be opened."""
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in wanted_splits:
             lines_of_split = [line for line, line_split in zip(lines, line_splits, strict=True) if line_split == split]
-            for number, (line, columns, no_object) in enumerate(lines_of_split):
+            for number, (columns, damage) in enumerate(lines_of_split):
                 image, outside = None, ""
-                file = columns.get("file")
-                if isinstance(file, str):
+                if isinstance(columns.get("file"), str):
                     try:
-                        image = {"bytes": None, "path": str(image_path(root, file, allow_outside=allow_outside))}
+                        path = image_path(root, columns["file"], allow_outside=allow_outside)
+                        image = {"bytes": None, "path": str(path)}
                     except ValueError as error:
                         outside = str(error)
-                # Checks find the faults of boxes, sizes, images and prompts.
-                faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
-                damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
                 yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
     draw_note = assigned.note if assigned.drawn else ""
@@ -350,32 +354,27 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
     """The rows of parquet files, of a saved dataset, of drawn images, or of a dataset on the hub."""
     from datasets import Image, IterableDataset
 
-    parts = dataset_parts(name, splits, streaming=True)
-    wanted_splits = {split: parts[split] for split in choose_splits(splits, parts, name)}
-    for split, part in wanted_splits.items():
-        if part.column_names is not None:
-            _check_columns(part.column_names, f"{name}, split {split}")
+    all_parts = dataset_parts(name, splits, streaming=True)
+    parts = {split: all_parts[split] for split in choose_splits(splits, all_parts, name)}
+    for split, part in parts.items():
+        if part.column_names is not None and "boxes" not in part.column_names:
+            raise ValueError(
+                f"Expected the columns prompt, image, boxes, labels, width and height in {name}, split {split}, got "
+                f"{', '.join(part.column_names)}. Bring it to these columns with `grounding-rewards prepare`."
+            )
         if part.features is not None and isinstance(part.features.get("image"), Image):
-            wanted_splits[split] = part.cast_column("image", Image(decode=False))
-    is_streamed = any(isinstance(part, IterableDataset) for part in wanted_splits.values())
-    total = None if is_streamed else sum(part.num_rows for part in wanted_splits.values())
-    return RowSource(name, partial(_image_rows, wanted_splits, wanted_splits.__getitem__), total)
+            parts[split] = part.cast_column("image", Image(decode=False))
+    is_streamed = any(isinstance(part, IterableDataset) for part in parts.values())
+    total = None if is_streamed else sum(part.num_rows for part in parts.values())
+    return RowSource(name, partial(_image_rows, parts), total)
 
 
-def _image_rows(splits: Iterable[str], rows_of: Callable[[str], Iterable[Mapping[str, Any]]]) -> Iterator[ImageRow]:
-    """Yield the rows of splits; `rows_of` gives those of one, as mappings of all their columns."""
-    for split in splits:
-        for number, row in enumerate(rows_of(split)):
+def _image_rows(parts: Mapping[str, Iterable[Mapping[str, Any]]]) -> Iterator[ImageRow]:
+    """Yield the rows of a dataset's splits, each a mapping of all its columns, one split after the other."""
+    for split, rows in parts.items():
+        for number, row in enumerate(rows):
             columns = {name: value for name, value in row.items() if name != "image"}
             image = row.get("image")
+            # What is not stored as `datasets` does it cannot be opened, and counts as missing.
             stored_image = image if isinstance(image, Mapping) else None
             yield ImageRow(split, number, columns, stored_image, expects_image="image" in row)
-
-
-def _check_columns(columns: Sequence[str], name: str) -> None:
-    """Refuse a dataset without a column `boxes`."""
-    if "boxes" not in columns:
-        raise ValueError(
-            f"Expected the columns prompt, image, boxes, labels, width and height in {name}, got "
-            f"{', '.join(columns)}. Bring it to these columns with `grounding-rewards prepare`."
-        )
