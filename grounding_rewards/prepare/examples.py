@@ -29,8 +29,6 @@ from grounding_rewards.prepare.split_duplicates import NO_DUPLICATES, DuplicateG
 Example = dict[str, Any]
 """The columns of an example, or some of them."""
 
-# Columns that `completed_examples` scales from the image that boxes were drawn on to the stored one.
-_BOX_COLUMNS = ("boxes", "ignore_boxes")
 # Fewest images with a box that does not fit, and their smallest share of the images with boxes, from which on all are
 # refused: they are not bad one by one.
 _MIN_MISFITS = 3
@@ -81,16 +79,20 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     patients = [splits.patient_of_image(image) for image in images]
     unknown_patients = patients.count(None)
     _warn_of_patients(images, patients, settings)
-    patient_splits = splits.splits_of_patients(zip(patients, (image.split for image in images), strict=True))
+    splits_of_patients = splits.splits_of_patients(zip(patients, (image.split for image in images), strict=True))
     if settings.splits_from == "dataset":
-        splits.check_one_split(patient_splits)
+        splits.check_one_split(splits_of_patients)
     split_names = {image.split for image in images if image.split is not None}
+    # An image whose patient is not known counts as a patient.
     rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
-    own_splits = {patient: names[0] for patient, names in patient_splits.items()} if rule.keeps_splits else {}
+    patient_splits = {}
+    if rule.keeps_splits:
+        patient_splits = {patient: names[0] for patient, names in splits_of_patients.items()}
     if settings.splits_from == "dataset" and not rule.keeps_splits:
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
         warnings.warn(f"{sentence} --split-shares draws others.", stacklevel=3)
     images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
+    # With a single share all images without a split go into one: nothing is drawn.
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
     facts = {
         "small_boxes": sum(is_small(box, settings) for image in images for box in image.boxes),
@@ -101,15 +103,8 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
         "negatives_left_out": 0,
         "unreadable": [],
     }
-    return FolderPlan(
-        images=images,
-        settings=settings,
-        vocabulary=_vocabulary(images, settings),
-        rule=rule,
-        patient_splits=own_splits,
-        extra=ExtraColumns(image.extra for image in images),
-        facts=facts,
-    )
+    extra = ExtraColumns(image.extra for image in images)
+    return FolderPlan(images, settings, _vocabulary(images, settings), rule, patient_splits, extra, facts)
 
 
 def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> None:
@@ -131,6 +126,7 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         if image.split is not None:
             check_split_name(image.split)
     _check_fit(images)
+    # All boxes together: one small box near the corner may be in pixels.
     largest_coordinate = max((value for image in images for box in image.boxes for value in box), default=0.0)
     if 0 < largest_coordinate <= 1:
         raise ValueError(
@@ -148,21 +144,22 @@ def _check_fit(images: Sequence[AnnotatedImage]) -> None:
 
     Images without a stated size are not checked.
     """
-    sized = [image for image in images if image.boxes and image.width and image.height]
+    checked_images = 0
     misfits = []
-    for image in sized:
-        size = (float(image.width or 0), float(image.height or 0))
-        misfit_boxes = [box for box in image.boxes if reference_defect(box, size)]
-        if misfit_boxes:
-            misfits.append((image, misfit_boxes[0]))
-    if len(misfits) < max(_MIN_MISFITS, _MAX_MISFIT_SHARE * len(sized)):
-        return
-    image, box = misfits[0]
-    raise ValueError(
-        f"Expected boxes inside their images, got {len(misfits)} of {len(sized)} images with a box that is not, such "
-        f"as {image.id} ({list(box)} on {image.width} x {image.height}). Check the sizes of the images, and what the "
-        "numbers count from where."
-    )
+    for image in images:
+        if image.boxes and image.width and image.height:
+            checked_images += 1
+            size = (float(image.width), float(image.height))
+            misfit_boxes = [box for box in image.boxes if reference_defect(box, size)]
+            if misfit_boxes:
+                misfits.append((image, misfit_boxes[0]))
+    if len(misfits) >= max(_MIN_MISFITS, _MAX_MISFIT_SHARE * checked_images):
+        image, box = misfits[0]
+        raise ValueError(
+            f"Expected boxes inside their images, got {len(misfits)} of {checked_images} images with a box that is "
+            f"not, such as {image.id} ({list(box)} on {image.width} x {image.height}). Check the sizes of the images, "
+            "and what the numbers count from where."
+        )
 
 
 def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Sequence[AnnotatedImage]:
@@ -171,10 +168,9 @@ def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: Prepare
     suggested = splits.patients_in_names(files)
     if not suggested:
         return images
-    example = files[0]
     warnings.warn(
         f"No column of {settings.dataset} names the patients of {len(suggested)} images, and names of files suggest "
-        f"{len({*suggested.values()})}, such as {suggested[example]} for {example}: their images stay together. Give "
+        f"{len({*suggested.values()})}, such as {suggested[files[0]]} for {files[0]}: their images stay together. Give "
         "patient_id if that is wrong.",
         stacklevel=4,
     )
@@ -211,8 +207,8 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
     shares = dict(settings.shares)
     if settings.splits_from == "hash":
         return splits.SplitRule(keeps_splits=False, shares=shares)
-    is_asked = shares != splits.SHARES
-    if is_asked and (settings.split is not None or splits.holds_out(names)):
+    are_shares_asked = shares != splits.SHARES
+    if are_shares_asked and (settings.split is not None or splits.holds_out(names)):
         raise ValueError(
             f"Expected no shares for images that keep the splits of {settings.dataset}, got {shares}. Leave "
             'split_shares out, or draw all splits anew with splits_from="hash" (--splits-from hash).'
@@ -221,24 +217,23 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
         return splits.SplitRule(keeps_splits=True, shares={settings.split: 1.0})
     rule = splits.split_rule(names, patients, shares)
     # With too few patients the rule draws none, but shares that were asked for are drawn all the same.
-    return rule._replace(shares=shares) if rule.keeps_splits and is_asked else rule
+    return rule._replace(shares=shares) if rule.keeps_splits and are_shares_asked else rule
 
 
 def _vocabulary(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> tuple[str, ...]:
     """The findings of interest in the order of the prompt: the labels that are asked for, else all that have a box."""
-    labels = settings.labels
-    drawn = chain.from_iterable(zip(image.boxes, image.labels, strict=True) for image in images)
-    findings = prompt_order(label for box, label in drawn if not is_small(box, settings))
+    labelled_boxes = chain.from_iterable(zip(image.boxes, image.labels, strict=True) for image in images)
+    findings = prompt_order(label for box, label in labelled_boxes if not is_small(box, settings))
     if not findings:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
-    if labels is None:
+    if settings.labels is None:
         return findings
-    for label in labels:
+    for label in settings.labels:
         if label not in findings:
             raise ValueError(
                 f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(findings)}."
             )
-    return tuple(dict.fromkeys(labels))
+    return tuple(dict.fromkeys(settings.labels))
 
 
 def planned_images(plan: FolderPlan, duplicates: DuplicateGroups = NO_DUPLICATES) -> list[PlannedImage]:
@@ -253,7 +248,7 @@ def planned_images(plan: FolderPlan, duplicates: DuplicateGroups = NO_DUPLICATES
     for image in plan.images:
         examples = list(task_examples(image, plan, kept_negatives))
         if examples:
-            planned.append(PlannedImage(image, _split_of(image, plan, duplicates), examples))
+            planned.append(PlannedImage(image, _image_split(image, plan, duplicates), examples))
     if plan.settings.task == "detection" and plan.settings.negatives is not None:
         return _with_share_of_negatives(planned, plan, plan.settings.negatives, duplicates)
     return planned
@@ -267,10 +262,11 @@ def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
     share = 0.5 if plan.settings.negatives is None else plan.settings.negatives
     fractions = {}
     for label in plan.vocabulary:
-        states = Counter(is_present(finding_example(image, label, plan.settings)) for image in plan.images)
+        image_counts = Counter(presence(finding_example(image, label, plan.settings)) for image in plan.images)
+        present, absent = image_counts[True], image_counts[False]
         # kept / (kept + present) = share
-        negatives = states[True] * share / (1.0 - share)
-        fractions[label] = min(1.0, negatives / states[False]) if states[False] else 0.0
+        kept = present * share / (1.0 - share)
+        fractions[label] = min(1.0, kept / absent) if absent else 0.0
     return fractions
 
 
@@ -287,7 +283,8 @@ def _with_share_of_negatives(
         image_id = planned_image.image.id
         if planned_image.split == splits.TRAIN and image_id not in duplicates.left_out:
             usable.append(image_id)
-            if is_present(planned_image.examples[0]) is False:
+            # The task `detection` has one example an image.
+            if presence(planned_image.examples[0]) is False:
                 negatives.append(image_id)
     if not usable:
         raise ValueError(
@@ -301,15 +298,16 @@ def _with_share_of_negatives(
     return [planned_image for planned_image in planned if planned_image.image.id not in surplus]
 
 
-def _split_of(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
+def _image_split(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
     """The split of an image: its own, else that of its patient or of the group of near-duplicates, else a drawn one."""
     patient = splits.patient_of_image(image)
-    name = patient or image.id
-    own_split = plan.patient_splits.get(patient or "")
-    if name in duplicates.groups:
-        name = duplicates.groups[name]
-        own_split = duplicates.splits.get(name)
-    return splits.image_split(image.split, name, own_split, plan.rule, plan.settings.seed)
+    # Whoever has one name is drawn into one split.
+    drawn_name = patient or image.id
+    patient_split = plan.patient_splits.get(patient or "")
+    if drawn_name in duplicates.groups:
+        drawn_name = duplicates.groups[drawn_name]
+        patient_split = duplicates.splits.get(drawn_name)
+    return splits.image_split(image.split, drawn_name, patient_split, plan.rule, plan.settings.seed)
 
 
 def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mapping[str, float]) -> Iterator[Example]:
@@ -328,22 +326,22 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
     """
     settings = plan.settings
     if settings.task == "detection":
-        example = _example(image_of_interest(image, plan.vocabulary), settings, image.id, plan.vocabulary)
+        example = _example(image, plan.vocabulary, settings, image.id, plan.vocabulary)
         if example is not None:
             yield example
     elif settings.task == "finding":
         for label in plan.vocabulary:
             example = finding_example(image, label, settings)
-            state = is_present(example)
-            if example is None or state is None:
+            is_present = presence(example)
+            # Nobody can say whether the finding is there: it is not asked for.
+            if example is None or is_present is None:
                 continue
-            if state or splits.hash_fraction("negative", settings.seed, example["id"]) < kept_negatives[label]:
+            if is_present or splits.hash_fraction("negative", settings.seed, example["id"]) < kept_negatives[label]:
                 yield example
     else:
         for number, phrase in enumerate(dict.fromkeys(image.phrases)):
-            described = image_of_interest(image, plan.vocabulary, phrase)
-            example = _example(described, settings, f"{image.id}/{number}", phrase)
-            if example is not None and is_present(example):
+            example = _example(image, plan.vocabulary, settings, f"{image.id}/{number}", phrase, phrase)
+            if example is not None and presence(example):
                 yield example | {"phrase": phrase}
 
 
@@ -354,17 +352,44 @@ def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings
     >>> finding_example(image, "mass", PrepareSettings("coco", "qwen3-vl", task="finding"))["id"]
     'a/mass'
     """
-    return _example(image_of_interest(image, (label,)), settings, f"{image.id}/{label}", label)
+    return _example(image, (label,), settings, f"{image.id}/{label}", label)
 
 
 def _example(
-    image: AnnotatedImage, settings: PrepareSettings, example_id: str, looked_for: str | tuple[str, ...]
+    image: AnnotatedImage,
+    labels: Collection[str],
+    settings: PrepareSettings,
+    example_id: str,
+    looked_for: str | tuple[str, ...],
+    phrase: str | None = None,
 ) -> Example | None:
-    """The example of an image with the boxes of interest; None if all of them are too small."""
-    large_boxes = [index for index, box in enumerate(image.boxes) if not is_small(box, settings)]
-    if image.boxes and not large_boxes:
+    """The example of an image with only the boxes of these findings; None if all of them are too small.
+
+    Args:
+        image: From the plan; its readers stay, also those whose boxes are left out.
+        labels: Of the findings.
+        settings: Of the preparation.
+        example_id: Of the example.
+        looked_for: What its prompt asks for.
+        phrase: Only boxes that it describes; None takes all.
+    """
+    phrases = image.phrases or (None,) * len(image.boxes)
+    wanted, large = [], []
+    for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
+        if label in labels and phrase in (None, box_phrase):
+            wanted.append(index)
+            if not is_small(image.boxes[index], settings):
+                large.append(index)
+    # Something is there, so it is no negative.
+    if wanted and not large:
         return None
-    remaining = _with_boxes(image, large_boxes)
+    remaining = image._replace(
+        boxes=[image.boxes[index] for index in large],
+        labels=[image.labels[index] for index in large],
+        phrases=tuple(image.phrases[index] for index in large) if image.phrases else (),
+        readers=tuple(image.readers[index] for index in large) if image.readers else (),
+        read_by=tuple(image_readers(image)),
+    )
     return {"id": example_id, LOOKED_FOR: looked_for, **reference_boxes(remaining, settings.readers or "union")}
 
 
@@ -380,38 +405,13 @@ def is_small(box: Sequence[float], settings: PrepareSettings) -> bool:
     return 0 < min(x2 - x1, y2 - y1) < settings.smallest_box
 
 
-def is_present(example: Example | None) -> bool | None:
+def presence(example: Example | None) -> bool | None:
     """Whether any reader found the finding of an example; None if it may be in an ignored region, or is too small."""
     if example is None:
         return None
     if example["boxes"] or any(example.get("reader_boxes", ())):
         return True
     return None if example["ignore_boxes"] else False
-
-
-def image_of_interest(image: AnnotatedImage, labels: Collection[str], phrase: str | None = None) -> AnnotatedImage:
-    """The image with only the boxes of these findings, and of a phrase, if one is given; its readers stay.
-
-    >>> image_of_interest(AnnotatedImage("a", "a.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",)), ("nodule",)).read_by
-    ('R1',)
-    """
-    phrases = image.phrases or (None,) * len(image.boxes)
-    indices = []
-    for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
-        if label in labels and phrase in (None, box_phrase):
-            indices.append(index)
-    return _with_boxes(image, indices)
-
-
-def _with_boxes(image: AnnotatedImage, indices: Sequence[int]) -> AnnotatedImage:
-    """The image with only the boxes at these indices; its readers stay."""
-    return image._replace(
-        boxes=[image.boxes[i] for i in indices],
-        labels=[image.labels[i] for i in indices],
-        phrases=tuple(image.phrases[i] for i in indices) if image.phrases else (),
-        readers=tuple(image.readers[i] for i in indices) if image.readers else (),
-        read_by=tuple(image_readers(image)),
-    )
 
 
 def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any]]:
@@ -442,8 +442,8 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
             f"its image is {stored.original_width} x {stored.original_height} pixels, which is not the shape of "
             f"{width} x {height} (give --squeezed if all images are squeezed copies)"
         )
-    # The package's own columns replace extra ones of the same name.
-    common = plan.extra.values(image.extra) | {
+    # All examples of the image share these columns; the package's own replace extra ones of the same name.
+    shared_columns = plan.extra.values(image.extra) | {
         "image": {"bytes": stored.data, "path": None},
         "split": planned.split,
         "width": stored.width,
@@ -453,9 +453,11 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
         "patient_id": image.patient_id,
     }
     if isinstance(settings.box_format, str):
-        common["box_format"] = settings.box_format
+        shared_columns["box_format"] = settings.box_format
     if has_resized_size(processor):
-        common["resized_width"], common["resized_height"] = resized_size(processor, stored.width, stored.height)
+        shared_columns["resized_width"], shared_columns["resized_height"] = resized_size(
+            processor, stored.width, stored.height
+        )
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
         """The boxes in pixels of the stored image."""
@@ -464,12 +466,12 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
 
     completed = []
     for example in planned.examples:
-        row = common | example | {"prompt": prompt_of(example, settings)}
-        # In the numbers of the table, which a person can look up.
+        row = shared_columns | example | {"prompt": prompt_of(example, settings)}
+        # Before boxes are scaled: problems name the numbers of the table, which a person can look up.
         problems = list(row_problems(row | {"width": width, "height": height}))
         if problems:
             raise ValueError("; ".join(problems))
-        row |= {name: scale_boxes(example[name]) for name in _BOX_COLUMNS}
+        row |= {name: scale_boxes(example[name]) for name in ("boxes", "ignore_boxes")}
         if "reader_boxes" in example:
             row["reader_boxes"] = [scale_boxes(boxes) for boxes in example["reader_boxes"]]
         completed.append(row)
@@ -504,6 +506,7 @@ def dataset_features(plan: FolderPlan, *, with_resized: bool) -> Any:
 
     settings = plan.settings
     is_needed = {
+        # The prompt says what is looked for, and `phrase` is that of the example.
         LOOKED_FOR: False,
         "phrases": False,
         "resized_width": with_resized,

@@ -19,12 +19,12 @@ from grounding_rewards.data.checks import BAD_ROWS, warn_of_dropped
 from grounding_rewards.data.dataset_columns import ExtraColumns
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.data.splits import ALL, TRAIN, check_split_exists, in_usual_order, splits_of_rows
-from grounding_rewards.images.decoding import image_path, image_size
+from grounding_rewards.images.decoding import image_path
 from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, sound_rows
-from grounding_rewards.sources.tables import RowPlace
+from grounding_rewards.sources.tables import RowPlace, header_size
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -68,19 +68,20 @@ def load_images(
         split = split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     splits = _assigned_splits(rows, split, str(root), remedy)
-    extra_values = []
+    other_values = []
     for row in rows:
-        extra_values.append({name: value for name, value in row.items() if name not in KNOWN_KEYS})
-    extra = ExtraColumns(extra_values)
+        other_values.append({name: value for name, value in row.items() if name not in KNOWN_KEYS})
+    extra = ExtraColumns(other_values)
     vocabulary = None if all(row.get("prompt") for row in rows) else vocabulary_of(rows, root)
     columns = {*_ALWAYS} if vocabulary is None else {*_ALWAYS, LOOKED_FOR}
-    for row, row_split, values in zip(rows, splits, extra_values, strict=True):
+    for row, row_split, values in zip(rows, splits, other_values, strict=True):
         row |= {"image": str(root / row["file"]), "split": row_split, **extra.values(values)}
         row[LOOKED_FOR] = None if row.get("prompt") else vocabulary
         columns.update(name for name in KNOWN_KEYS if row.get(name) is not None)
     features = {name: kind for name, kind in column_types().items() if name in columns} | extra.features()
-    chosen_rows = [row for row in rows if split in (None, ALL, row["split"])]
-    table = {name: [row.get(name) for row in chosen_rows] for name in features}
+    # Only now: columns and vocabulary are those of all images, so that every split has the same.
+    split_rows = [row for row in rows if split in (None, ALL, row["split"])]
+    table = {name: [row.get(name) for row in split_rows] for name in features}
     return Dataset.from_dict(table, Features(features))
 
 
@@ -127,15 +128,15 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
         )
     check_word("bad_rows", bad_rows, BAD_ROWS)
 
-    # All faulty lines are named at once.
     rows, faults = [], []
-    for line in sound_rows(path):
+    for row_or_error in sound_rows(path):
         try:
-            if isinstance(line, ValueError):
-                raise line
-            place, row = line
+            if isinstance(row_or_error, ValueError):
+                raise row_or_error
+            place, row = row_or_error
             rows.append(_usable_row(root, place, row, allow_outside))
         except ValueError as error:
+            # Collected, so that all faulty lines are named at once, each on a line.
             faults.append(" ".join(str(error).split()))
     count = len(rows) + len(faults)
     if faults and (bad_rows == "refuse" or not rows):
@@ -159,7 +160,7 @@ def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside:
         raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
     width, height = row.get("width"), row.get("height")
     if width is None or height is None:
-        width, height = image_size({"bytes": None, "path": str(file)})
+        width, height = header_size(file)
     usable = {**row, "width": int(width), "height": int(height)}
     if row.get("prompt") is not None:
         usable["prompt"] = conversation(row["prompt"])
@@ -169,7 +170,6 @@ def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside:
 SYNTHETIC = "synthetic"
 """The name of the images that `grounding_rewards.synthetic` draws."""
 
-_DEFAULT_SYNTHETIC_IMAGES = 1024
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<number>\d+)(-of-(?P<total>\d+))?")
 
 
@@ -210,7 +210,7 @@ def load_split(
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
-        return synthetic_dataset(split, max_images or _DEFAULT_SYNTHETIC_IMAGES, preset=preset or "pa-112")
+        return synthetic_dataset(split, max_images or 1024, preset=preset or "pa-112")
     if Path(dataset, MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         shards = split_shards(dataset, split)
@@ -219,7 +219,7 @@ def load_split(
     elif Path(dataset, ANNOTATIONS).is_file():
         loaded = load_images(dataset, split, allow_outside=allow_outside, bad_rows=bad_rows)
     else:
-        loaded = _split_of(dataset_parts(dataset), split, dataset)
+        loaded = _loaded_split(dataset_parts(dataset), split, dataset)
     loaded = with_image_column(loaded)
     return loaded if max_images is None else loaded.select(range(min(max_images, loaded.num_rows)))
 
@@ -237,16 +237,16 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet"))
     shards: dict[str, list[str]] = {}
-    stated_totals = set()
+    numbered_shards = set()
     for file in files:
         match = _SHARD.fullmatch(file.stem)
         split = match["split"] if match else file.stem
         shards.setdefault(split, []).append(str(file))
         if match and match["total"]:
-            stated_totals.add((file.parent, split, len(match["number"]), match["total"]))
-    # A name with the number of shards says which files there have to be.
+            numbered_shards.add((file.parent, split, len(match["number"]), match["total"]))
+    # A name with the number of shards, `train-00000-of-00002`, says which files there have to be.
     expected_files = {*map(str, files)}
-    for folder, split, digits, total in stated_totals:
+    for folder, split, digits, total in numbered_shards:
         for index in range(int(total)):
             expected_files.add(str(folder / f"{split}-{index:0{digits}}-of-{total}.parquet"))
     _check_whole(sorted(expected_files))
@@ -291,8 +291,9 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
 
     if dataset.partition(":")[0] == SYNTHETIC:
         synthetic_splits = (TRAIN, "validation", "test")
-        chosen_splits = splits if splits and {*splits} <= {*synthetic_splits} else synthetic_splits
-        return {split: load_split(dataset, split) for split in chosen_splits}
+        # An unknown split is refused later, with the names of all.
+        drawn_splits = splits if splits and {*splits} <= {*synthetic_splits} else synthetic_splits
+        return {split: load_split(dataset, split) for split in drawn_splits}
     shards = parquet_shards(dataset)
     if shards:
         return {split: Dataset.from_parquet(files, streaming=streaming) for split, files in shards.items()}
@@ -313,8 +314,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
             ) from None
     else:
         try:
-            options = {"streaming": True} if streaming else {}
-            loaded = load_dataset(dataset, **options)
+            loaded = load_dataset(dataset, streaming=streaming)
         # `datasets` raises RuntimeError for a dataset with a script.
         except (FileNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
             raise ValueError(
@@ -324,7 +324,7 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
     return dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or TRAIN): loaded}
 
 
-def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
+def _loaded_split(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     """One split of a dataset; if it has only `train`, patients are drawn into splits.
 
     Args:
@@ -345,6 +345,7 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     unknown = [None] * images.num_rows
     patients = unformatted["patient_id"][:] if "patient_id" in images.column_names else unknown
     ids = unformatted["id"][:] if "id" in images.column_names else unknown
+    # What decides the split of an image: as for a folder of images.
     rows = []
     for number, (patient, image_id) in enumerate(zip(patients, ids, strict=True)):
         rows.append({"split": part_name, "patient_id": patient, "id": stated_name(image_id) or str(number)})
@@ -354,4 +355,5 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     )
     splits = _assigned_splits(rows, split, name, remedy)
     row_numbers = [number for number, image_split in enumerate(splits) if image_split == split]
+    # Without a selection of rows a dataset is read faster.
     return images if len(row_numbers) == images.num_rows else images.select(row_numbers)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 from grounding_rewards.common.atomic_files import UNFINISHED, check_new, check_settings, write_whole
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.text_files import parse_json, read_text
-from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.splits import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.examples import FolderPlan
 from grounding_rewards.prepare.shards import FOLDER, count_rows, file_checksum, labels_in, read_footer, shard_files
@@ -34,8 +33,8 @@ def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
         check_new(out, "out")
         return None
     manifest = read_manifest(out)
+    # An attempt that stopped before the first shard: nothing of it is worth keeping.
     if not manifest["complete"] and not _has_shards(out):
-        # An attempt that stopped before the first shard: nothing of it is worth keeping.
         return None
     # Other versions may write other bytes, which matters only while work is left.
     compared_keys = ("settings", "images") if manifest["complete"] else ("settings", "images", "versions")
@@ -49,6 +48,7 @@ def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
 
 def begin_folder(out: Path, plan: FolderPlan) -> None:
     """Write the first manifest of a new folder, and remove unfinished files of an older one; after `find_finished`."""
+    # A resumed folder keeps its manifest, which `find_finished` has compared.
     if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(plan)}))
@@ -231,20 +231,16 @@ def verify_images(folder: str | Path) -> list[str]:
 
 def _identity_of(plan: FolderPlan) -> dict[str, Any]:
     """The parts of the manifest that must be equal to continue a preparation, see `find_finished`."""
+    # So that a resumed run notices other images.
+    digest = hashlib.blake2b(digest_size=16)
+    for image in plan.images:
+        digest.update(repr(image).encode("utf-8", "surrogatepass"))
     return {
         # Through JSON, as they are read again: tuples are lists.
         "settings": json.loads(json.dumps(asdict(plan.settings))),
-        "images": {"count": len(plan.images), "digest": _digest(plan.images)},
+        "images": {"count": len(plan.images), "digest": digest.hexdigest()},
         "versions": package_versions(PACKAGES),
     }
-
-
-def _digest(images: Iterable[AnnotatedImage]) -> str:
-    """A hash of all images, so that a resumed run notices other images."""
-    digest = hashlib.blake2b(digest_size=16)
-    for image in images:
-        digest.update(repr(image).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
 
 
 def _as_json(value: Any) -> str:

@@ -16,9 +16,6 @@ from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_sh
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.split_duplicates import group_duplicates
 
-# Counts of images and boxes that are those of all folders together.
-_SUMS = ("images_without_patient", "images_without_own_split", "images_drawn", "negatives_left_out", "small_boxes")
-
 
 class Part(NamedTuple):
     """A prepared folder in a mix.
@@ -58,22 +55,25 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     """
     out = Path(out)
     features = _features(parts)
-    facts = _facts(parts, out, seed)
+    facts = _mix_facts(parts, out, seed)
+    # An image is known by the id of its first row.
     images, signatures, row_ids = [], [], []
     for rows in _rows_of_images(parts):
-        first = rows[0]
-        images.append(AnnotatedImage(first["id"], "", [], [], patient_id=first["patient_id"], split=first["split"]))
-        signatures.append(image_signature(open_image(first["image"])))
+        row = rows[0]
+        images.append(AnnotatedImage(row["id"], "", [], [], patient_id=row["patient_id"], split=row["split"]))
+        signatures.append(image_signature(open_image(row["image"])))
         row_ids.append([row["id"] for row in rows])
     check_one_split(splits_of_patients((patient_of_image(image), image.split) for image in images))
     duplicates = group_duplicates(zip(images, signatures, strict=True), {}, keeps_splits=True, bad_rows=bad_rows)
     train_rows: dict[str, list[str]] = {part.name: [] for part in parts}
     for image, ids in zip(images, row_ids, strict=True):
+        # The id begins with the name of the folder.
         if image.split == TRAIN and image.id not in duplicates.left_out:
             train_rows[image.id.partition("/")[0]] += ids
     left_out = _left_out_rows(parts, train_rows, seed)
     left_out_ids = {*chain.from_iterable(left_out.values())}
     writers = {image.split: ShardWriter(out, image.split, features) for image in images if image.split}
+    # Read again: the images of all folders are too large to keep.
     for rows in _rows_of_images(parts):
         writer, image_id = writers[rows[0]["split"]], rows[0]["id"]
         mixed_rows = [row for row in rows if row["id"] not in left_out_ids]
@@ -87,7 +87,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     return write_manifest(out, {**facts, "rows_left_out": rows_left_out, "images_with_copies": duplicates.images})
 
 
-def _facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
+def _mix_facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
     """What the manifest of a mix says of its folders; refuse names, weights, formats or an output that do not fit."""
     names, weights = [part.name for part in parts], [part.weight for part in parts]
     if len(set(names)) < max(2, len(names)):
@@ -108,6 +108,7 @@ def _facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
             "prepare them again."
         )
     sources = [manifest["source"] for manifest in manifests]
+    counts = ("images_without_patient", "images_without_own_split", "images_drawn", "negatives_left_out", "small_boxes")
     titles = [f"{source['title']}, {source['url']}".removesuffix(", ") for source in sources]
     return {
         "settings": {
@@ -127,7 +128,7 @@ def _facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
             "note": _joined(names, [source["note"] for source in sources]),
         },
         "vocabulary": list(dict.fromkeys(chain.from_iterable(manifest["vocabulary"] for manifest in manifests))),
-        **{name: sum(manifest[name] for manifest in manifests) for name in _SUMS},
+        **{name: sum(manifest[name] for manifest in manifests) for name in counts},
         "unreadable": [],
     }
 
@@ -151,6 +152,7 @@ def _features(parts: Sequence[Part]) -> Any:
             f"Expected one type for each column of all folders, got: {error}. Write its values alike and prepare them "
             "again."
         ) from error
+    # The metadata tells `datasets` which column holds images.
     return Features.from_arrow_schema(joined.with_metadata(schemas[0].metadata))
 
 
@@ -192,6 +194,6 @@ def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], s
     unit = min((len(train_rows[name]) / weight for name, weight in weights.items()), default=0.0)
     left_out = {}
     for name, weight in weights.items():
-        in_order = sorted(train_rows[name], key=lambda row: hash_fraction("mix", seed, row))
-        left_out[name] = in_order[round(unit * weight) :]
+        shuffled_ids = sorted(train_rows[name], key=lambda row_id: hash_fraction("mix", seed, row_id))
+        left_out[name] = shuffled_ids[round(unit * weight) :]
     return left_out

@@ -73,7 +73,10 @@ def prepare_images(
     {'pacemaker': 1}
     """
     check_workers(processes)
-    plan = make_plan([_with_origin(image, settings) for image in images], settings)
+    images = [_with_origin(image, settings.dataset) for image in images]
+    if settings.normalize_labels:
+        images = [with_shared_labels(image, settings.dataset) for image in images]
+    plan = make_plan(images, settings)
     plan.facts["unreadable"] = list(unreadable)
     out = Path(out)
     finished_manifest = find_finished(out, plan)
@@ -130,23 +133,22 @@ class _Files(NamedTuple):
             return None
 
     def store(self, file: str) -> StoredImage | str:
-        """The image as it is stored; or why it cannot be, in words."""
-        side, image_format, window = self.settings.side, self.settings.image_format, self.settings.window
+        """The image as it is stored; or why it cannot be, in words, which :func:`_write_image` raises or records."""
+        settings = self.settings
         try:
             path = image_path(self.root, file, allow_outside=self.allow_outside)
-            return store_image(path, side=side, image_format=image_format, window=window)
+            return store_image(path, side=settings.side, image_format=settings.image_format, window=settings.window)
         except ValueError as error:
             return str(error)
 
 
-def _with_origin(image: AnnotatedImage, settings: PrepareSettings) -> AnnotatedImage:
-    """The image with the dataset's name and licence, if it has none itself, and with the labels that are wanted."""
-    source = SOURCES.get(settings.dataset)
-    # A general format has no title; its images may say where they are from.
-    if source is not None and source.title:
-        origin = {"source": settings.dataset, "licence": source.licence}
-        image = image._replace(extra={**origin, **image.extra})
-    return with_shared_labels(image, settings.dataset) if settings.normalize_labels else image
+def _with_origin(image: AnnotatedImage, dataset: str) -> AnnotatedImage:
+    """The image with the name and the licence of its dataset as columns, unless it has its own."""
+    source = SOURCES.get(dataset)
+    # A general format has no title, as it is no dataset.
+    if source is None or not source.title:
+        return image
+    return image._replace(extra={"source": dataset, "licence": source.licence, **image.extra})
 
 
 def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:
@@ -175,14 +177,15 @@ def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_
     splits = set()
     if plan.rule.keeps_splits:
         splits = {image.split for image in plan.images if image.split is not None}
+    # Images without a split are drawn into those of the shares.
     if plan.facts["images_without_own_split"]:
         splits |= {name for name, share in plan.rule.shares.items() if share}
     if len(splits) < 2:
         return NO_DUPLICATES
     signatures = []
     names = [image.file for image in plan.images]
-    with map_in_workers(files.sign, names, processes=processes) as signing:
-        for signature in signing:
+    with map_in_workers(files.sign, names, processes=processes) as signature_stream:
+        for signature in signature_stream:
             signatures.append(signature)
             on_progress("comparing images", len(signatures), len(names))
     duplicates = group_duplicates(

@@ -13,12 +13,6 @@ from grounding_rewards.data.readers import STRATEGIES
 from grounding_rewards.data.splits import SHARES
 from grounding_rewards.parsing import get_box_format
 
-SPLITS_FROM = ("dataset", "hash")
-IMAGE_FORMATS = ("png", "jpeg")
-
-# Names of splits that `datasets` accepts.
-_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
-
 
 @dataclass(frozen=True)
 class PrepareSettings:
@@ -84,8 +78,8 @@ class PrepareSettings:
     def __post_init__(self) -> None:
         get_box_format(self.box_format)
         check_word("task", self.task, TASKS)
-        check_word("splits_from", self.splits_from, SPLITS_FROM)
-        check_word("image_format", self.image_format, IMAGE_FORMATS)
+        check_word("splits_from", self.splits_from, ("dataset", "hash"))
+        check_word("image_format", self.image_format, ("png", "jpeg"))
         check_word("bad_rows", self.bad_rows, BAD_ROWS)
         if self.readers is not None:
             check_word("readers", self.readers, STRATEGIES)
@@ -118,7 +112,8 @@ def check_split_name(name: str) -> None:
     ...
     ValueError: Expected letters, digits and _ for the name of a split, got 'fold 1'. Rename the split.
     """
-    if not _SPLIT_NAME.fullmatch(name):
+    # As `datasets` accepts them.
+    if not re.fullmatch(r"\w+(\.\w+)*", name):
         raise ValueError(f"Expected letters, digits and _ for the name of a split, got {name!r}. Rename the split.")
 
 

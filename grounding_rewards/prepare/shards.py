@@ -91,14 +91,11 @@ FOLDER = "data"
 FOOTER = b"grounding_rewards"
 """The key of the package's values in the footer of a parquet file."""
 
-_COUNTED = ("labels", "reader_labels")
 # Size of its images at which a shard is closed.
 _SHARD_BYTES = 256e6
 # A row group is written when it has as many rows, or images of as many bytes.
 _ROWS_PER_GROUP = 1000
 _BYTES_PER_GROUP = 32e6
-# The rows of an image share it: dictionary encoding stores it once per row group, if the dictionary is large enough.
-_DICTIONARY_BYTES = 2**30
 
 
 class ShardWriter:
@@ -118,20 +115,22 @@ class ShardWriter:
         self._folder = folder / FOLDER
         self._split = split
         self._schema = features.arrow_schema
-        finished = shard_files(folder, split)
-        self._number = len(finished)
-        self.images = read_footer(finished[-1])["images"] if finished else 0
-        self._seen = self.images
-        self._rows: list[dict[str, Any]] = []
+        finished_shards = shard_files(folder, split)
+        # Of the open shard; the first is 0.
+        self._number = len(finished_shards)
+        self.images = read_footer(finished_shards[-1])["images"] if finished_shards else 0
+        self._seen_images = self.images
+        self._rows: list[Mapping[str, Any]] = []
         self._group_bytes = self._shard_bytes = 0
         self._writer: Any = None
         self.skipped: list[list[str]] = []
 
     def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
         """Add all rows of one image, whose file has `image_bytes`."""
-        self._rows += map(dict, rows)
-        self._seen += 1
+        self._rows += rows
+        self._seen_images += 1
         self._shard_bytes += image_bytes
+        # Until the group is written each row holds the image, which the shard stores once.
         self._group_bytes += image_bytes * len(rows)
         if len(self._rows) >= _ROWS_PER_GROUP or self._group_bytes >= _BYTES_PER_GROUP:
             self._write_group()
@@ -140,7 +139,7 @@ class ShardWriter:
 
     def skip(self, image: str, reason: str) -> None:
         """Record an image that is left out."""
-        self._seen += 1
+        self._seen_images += 1
         self.skipped.append([image, reason])
 
     @property
@@ -157,7 +156,7 @@ class ShardWriter:
             self._open()
         if self._writer is None:
             return
-        footer = {"images": self._seen, "skipped": self.skipped}
+        footer = {"images": self._seen_images, "skipped": self.skipped}
         self._writer.add_key_value_metadata({FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
         self._writer.close()
         publish(unfinished_name(self._path), self._path)
@@ -176,9 +175,8 @@ class ShardWriter:
         import pyarrow.parquet as pq
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(
-            unfinished_name(self._path), self._schema, dictionary_pagesize_limit=_DICTIONARY_BYTES
-        )
+        # The rows of an image share it: a dictionary that is large enough has it once per row group.
+        self._writer = pq.ParquetWriter(unfinished_name(self._path), self._schema, dictionary_pagesize_limit=2**30)
 
     def _write_group(self) -> None:
         """Write the collected rows as one row group of the open shard."""
@@ -242,7 +240,7 @@ def labels_in(path: Path) -> list[dict[str, Any]]:
     """The columns of a shard that :func:`count_rows` reads, row by row."""
     import pyarrow.parquet as pq
 
-    columns = [name for name in _COUNTED if name in pq.read_schema(path).names]
+    columns = [name for name in ("labels", "reader_labels") if name in pq.read_schema(path).names]
     return pq.read_table(path, columns=columns).to_pylist()
 
 

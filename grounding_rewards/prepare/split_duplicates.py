@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from grounding_rewards.common.formatting import first_of
@@ -30,8 +31,8 @@ class DuplicateGroups(NamedTuple):
 NO_DUPLICATES = DuplicateGroups({}, {}, {}, 0)
 
 
-class _Place(NamedTuple):
-    """The id of an image, its patient (the image itself if that is not known), and its split in the dataset."""
+class _Member(NamedTuple):
+    """An image by its id, with its patient (the image itself if that is not known) and its split in the dataset."""
 
     image: str
     patient: str
@@ -63,15 +64,15 @@ def group_duplicates(
     """
     from scipy.cluster.hierarchy import DisjointSet
 
-    places = []
+    members = []
     signatures = []
     for image, signature in images:
         patient = patient_of_image(image)
-        own_split = image.split or patient_splits.get(patient or "")
-        places.append(_Place(image.id, patient or image.id, own_split if keeps_splits else None))
+        split = image.split or patient_splits.get(patient or "")
+        members.append(_Member(image.id, patient or image.id, split if keeps_splits else None))
         signatures.append(signature)
-    pairs = [(places[a], places[b]) for a, b in find_near_duplicates(signatures)]
-    left_out = _left_out(pairs, Counter(place.split for place in places))
+    pairs = [(members[a], members[b]) for a, b in find_near_duplicates(signatures)]
+    left_out = _left_out(pairs, Counter(member.split for member in members))
     if left_out and bad_rows == "refuse":
         sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(
@@ -79,6 +80,7 @@ def group_duplicates(
             f"{first_of(sentences)}. Draw the splits anew: prepare the images with "
             'splits_from="hash" (--splits-from hash); or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
+    # Copies of copies: who shares an image with somebody of a group is of the group.
     patients = DisjointSet()
     for a, b in pairs:
         if a.image not in left_out and b.image not in left_out:
@@ -89,19 +91,20 @@ def group_duplicates(
     for group in patients.subsets():
         # The first name in the alphabet, whatever the order of the images.
         groups |= dict.fromkeys(sorted(group), min(group))
-    splits = {groups[place.patient]: place.split for place in places if place.patient in groups and place.split}
-    copies = {a.image for a, _ in pairs} | {b.image for _, b in pairs}
+    splits = {groups[member.patient]: member.split for member in members if member.patient in groups and member.split}
+    copies = {member.image for member in chain.from_iterable(pairs)}
     return DuplicateGroups(groups, splits, left_out, len(copies))
 
 
-def _left_out(pairs: Iterable[tuple[_Place, _Place]], split_sizes: Mapping[str | None, int]) -> dict[str, str]:
+def _left_out(pairs: Iterable[tuple[_Member, _Member]], split_sizes: Mapping[str | None, int]) -> dict[str, str]:
     """The reason for each image to leave out: of two copies in two splits, the one in the larger split.
 
     That is usually the split of training, which loses least by it.
     """
     reasons: dict[str, str] = {}
     for pair in pairs:
-        place, duplicate = sorted(pair, key=lambda place: (-split_sizes[place.split], place.image))
-        if place.split and duplicate.split and place.split != duplicate.split:
-            reasons.setdefault(place.image, f"in {place.split} and a copy of {duplicate.image} in {duplicate.split}")
+        # The id decides between splits of one size, whatever the order of the images.
+        member, duplicate = sorted(pair, key=lambda member: (-split_sizes[member.split], member.image))
+        if member.split and duplicate.split and member.split != duplicate.split:
+            reasons.setdefault(member.image, f"in {member.split} and a copy of {duplicate.image} in {duplicate.split}")
     return reasons

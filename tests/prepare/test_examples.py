@@ -65,11 +65,6 @@ READ = NORMAL._replace(id="read", boxes=[A, [0, 0, 10, 9], B], labels=["mass", "
 READ = READ._replace(readers=("R1", "R2", "R2"))
 
 
-def test_images_of_several_readers_need_a_merging_strategy():
-    with pytest.raises(ValueError, match="because 3 people read image read, got none"):
-        rows_of([READ])
-
-
 def test_strategies_apply_to_what_is_asked():
     by_id = {row["id"]: row for row in rows_of([READ, NORMAL], task="finding", readers="ignore", negatives=0.9)}
     assert len(by_id["read/mass"]["boxes"]) == 1
@@ -118,6 +113,7 @@ def test_wording_varies():
         ([IMAGES[1]._replace(boxes=[A], labels=["x"])], {"task": "phrase"}, "Expected phrases for the task phrase"),
         ([IMAGES[1]._replace(boxes=[[0.1, 0.2, 0.4, 1]], labels=["x"])], {}, "none beyond 1: they look like fractions"),
         ([IMAGES[1]._replace(split="fold 1")], {}, "name of a split, got 'fold 1'"),
+        ([READ], {}, "because 3 people read image read, got none"),
     ],
 )
 def test_datasets_that_cannot_be_asked_are_refused(images, values, message):

@@ -37,7 +37,7 @@ class TestSavedDatasets:
 
 def test_a_dataset_of_the_hub_is_read_as_a_saved_one(monkeypatch):
     images = datasets.Dataset.from_dict({name: values * 60 for name, values in ROWS.items()})
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict({"train": images}))
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, streaming: datasets.DatasetDict({"train": images}))
     with pytest.warns(UserWarning, match="somebody/images holds no image out: 80 % of its images"):
         assert 0 < load_split("somebody/images", "test").num_rows < 30
     with pytest.raises(ValueError, match="Expected one of train, validation, test or all"):
