@@ -101,17 +101,6 @@ class Estimate(NamedTuple):
 Metrics = dict[str, Estimate]
 
 
-def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
-    """The estimate of a JSON object with its value and ends, of which null stands for NaN.
-
-    Example:
-        >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
-        Estimate(value=0.5, low=0.4, high=nan)
-    """
-    numbers = (stored.get(name) for name in Estimate._fields)
-    return Estimate(*(math.nan if number is None else float(number) for number in numbers))
-
-
 def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
     """The ends of an interval in brackets, or nothing where nothing was measured.
 
