@@ -34,7 +34,7 @@ _FOLDS = 5
 # One box is fitted to at least this many boxes, and to the boxes of at most this many images.
 _FEWEST_FITTED = 10
 _MOST_FITTED = 2000
-# Boxes that are scored as starting points, and how many of the best are searched from.
+# About so many boxes of the training images are scored as starting points, and so many of the best are searched from.
 _STARTS = 64
 _CLIMBS = 8
 # Steps of the search as fractions of the image; it moves one edge or the whole box.
@@ -103,7 +103,7 @@ def baseline_systems(
 
 
 def _another_reader(images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
-    """For each image the boxes of a reader other than the one whose boxes are its reference, the readers in turn.
+    """The answer to each image of a reader other than the one whose boxes are its reference, the readers in turn.
 
     No answers at all where an image has no other reader. `rows` are those of the images.
     """
@@ -113,13 +113,14 @@ def _another_reader(images: Sequence[Prediction], rows: Sequence[Mapping[str, An
         reader_labels = row.get("reader_labels")
         if reader_labels is None:
             reader_labels = [[UNNAMED] * len(boxes) for boxes in reader_boxes]
-        others = [(boxes, list(labels)) for boxes, labels in zip(reader_boxes, reader_labels, strict=True)]
+        reader_answers = [(boxes, list(labels)) for boxes, labels in zip(reader_boxes, reader_labels, strict=True)]
         is_reference = [np.array_equal(boxes, image.gt) for boxes in reader_boxes]
+        # Of two readers with the same boxes only one is the reference.
         if any(is_reference):
-            del others[is_reference.index(True)]
-        if not others:
+            del reader_answers[is_reference.index(True)]
+        if not reader_answers:
             return []
-        answers.append(others[number % len(others)])
+        answers.append(reader_answers[number % len(reader_answers)])
     return answers
 
 
@@ -132,10 +133,11 @@ def _with_boxes(
     ignore = [image.ignore for image in images]
     scores = {}
     for reward in rewards:
-        # A control that scores texts has no number for boxes.
-        scores[reward.name] = [math.nan] * len(images)
         if reward.judges_boxes:
             scores[reward.name] = reward.score_many(boxes, gt, ignore=ignore, pred_labels=labels, gt_labels=gt_labels)
+        else:
+            # A control that scores texts has no number for boxes.
+            scores[reward.name] = [math.nan] * len(images)
     return [
         replace(
             image,
@@ -144,7 +146,7 @@ def _with_boxes(
             pred_scores=np.full(len(boxes[k]), np.nan),
             status="boxes" if len(boxes[k]) else "empty",
             rewards={name: values[k] for name, values in scores.items()},
-            # However often such a rule is asked, it answers the same.
+            # One sample says all: however often such a rule is asked, it answers the same.
             sampled_rewards=(scores[rewards[0].name][k],),
             sampled_read=(True,),
             sampled_boxes=(len(boxes[k]),),
@@ -175,25 +177,27 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     images_with_label: Counter[str] = Counter()
     for row in rows:
         size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
-        boxes.append(as_box_array(row["boxes"]) / size)
-        for box, label in zip(boxes[-1], row["labels"], strict=True):
+        row_boxes = as_box_array(row["boxes"]) / size
+        boxes.append(row_boxes)
+        for box, label in zip(row_boxes, row["labels"], strict=True):
             by_label[label].append(box)
         images_with_label.update(set(row["labels"]))
     if not by_label:
         return {}
     gt = BoxBatch.of(boxes, "boxes")
     main_label = max(by_label, key=lambda label: images_with_label[label])
-    frequent = [label for label in by_label if 2 * images_with_label[label] >= len(boxes)] or [main_label]
+    frequent_labels = [label for label in by_label if 2 * images_with_label[label] >= len(boxes)] or [main_label]
     medians = {label: np.median(label_boxes, axis=0) for label, label_boxes in by_label.items()}
-    median = np.median(gt.flat, axis=0)
-    candidates = [{label: medians[label] for label in frequent}, {main_label: median}]
+    median_of_all = np.median(gt.flat, axis=0)
+    candidates = [{label: medians[label] for label in frequent_labels}, {main_label: median_of_all}]
+    # A box that is fitted to few boxes fits no others.
     if len(gt.flat) >= _FEWEST_FITTED:
-        candidates.append({main_label: _fitted_box(gt, [median, *medians.values()])})
-    return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
+        candidates.append({main_label: _fitted_box(gt, [median_of_all, *medians.values()])})
+    return max(candidates, key=lambda candidate: _mean_iou_of(np.array(list(candidate.values())), gt))
 
 
 def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
-    """The mean IoU of an answer that is the same on all images."""
+    """The mean IoU of an answer of these boxes to every image, whose reference boxes are `gt`; shares of the sides."""
     images = len(gt.counts)
     pred = BoxBatch(np.tile(boxes, (images, 1)), np.full(images, len(boxes)))
     pairs = _ANY_PAIR.match_and_score(pred, gt)
@@ -201,13 +205,19 @@ def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
 
 
 def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
-    """The box of about the largest mean IoU with reference boxes, found from the best of some boxes by small steps."""
+    """The box of about the largest mean IoU with reference boxes, found from the best of some boxes by small steps.
+
+    Args:
+        gt: the reference boxes of the training images.
+        medians: boxes to begin from, beside some of the reference boxes.
+    """
     counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
-    boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
+    # The boxes of the first images that have any, and the first box of each image among them.
+    boxes, first_boxes = gt.flat[: counts.sum()], np.cumsum(counts) - counts
 
     def matched_iou(candidates: Array) -> Array:
-        """The sum over images of each candidate's best IoU."""
-        return np.asarray(np.maximum.reduceat(pairwise_iou(candidates, boxes), starts, axis=1).sum(axis=1))
+        """The sum over images of each candidate's best IoU, as one box can match only one, ``(candidates,)``."""
+        return np.asarray(np.maximum.reduceat(pairwise_iou(candidates, boxes), first_boxes, axis=1).sum(axis=1))
 
     candidates = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
     best = candidates[np.argsort(-matched_iou(candidates))[:_CLIMBS]]
@@ -217,24 +227,30 @@ def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
 
 
 def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
-    """The box that a climb from this box reaches: each step is the move that leads highest, until none leads higher."""
-    value = float(height(box[None])[0])
+    """The box that a climb from this box reaches: each step is the move that leads highest, until none leads higher.
+
+    `height` says how good boxes are, ``(n, 4)`` to ``(n,)``. Steps become smaller, from coarse to fine.
+    """
+    box_height = float(height(box[None])[0])
     for step in _STEPS:
         while True:
             moved_boxes = box + step * _MOVES
             heights = height(moved_boxes)
-            if heights.max() <= value + _ROUNDING:
+            if heights.max() <= box_height + _ROUNDING:
                 break
-            box, value = moved_boxes[heights.argmax()], float(heights.max())
+            box, box_height = moved_boxes[heights.argmax()], float(heights.max())
     return box
 
 
 def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[np.bool_]]:
-    """Which images are of each fifth of the patients, on the others of which their constant boxes are fitted.
+    """Divide images into the images of each fifth of the patients; constant boxes are fitted on the other patients.
 
     Args:
         patients: of each image, where known; without them every image is a patient of its own.
         images: how many there are.
+
+    Returns:
+        For each fifth, which images are in it, ``(images,)``; of fewer than five patients for each patient.
 
     Example:
         >>> patient_folds(["a", "b", "a"], 3)
@@ -248,11 +264,12 @@ def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[n
 def _constant_answers(
     images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Iterable[Mapping[str, Any]] | None
 ) -> list[BoxAnswer]:
-    """The constant answer to each image, fitted on training images or else on other patients; no answers without boxes.
+    """The constant answer to each image, fitted on training images or else on other patients.
 
-    `rows` are those of the images.
+    `rows` are those of the images. There are no answers at all where there is no box to fit one to.
     """
     fitting_rows = [{**row, "labels": named_labels(row)} for row in (rows if training is None else training)]
+    # Each fold is a pair: which images are answered, and which rows their answer is fitted on.
     if training is None:
         asked = [image.asked for image in images]
         folds = [(in_fold, ~in_fold) for in_fold in patient_folds(patients_of(images), len(images))]
@@ -261,15 +278,16 @@ def _constant_answers(
         folds = [(np.ones(len(images), dtype=bool), np.ones(len(fitting_rows), dtype=bool))]
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
     for is_answered, is_fitted in folds:
-        # By the labels that a question names, fitted on the images with the same question.
-        rows_by_question: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        places = np.flatnonzero(is_fitted).tolist()
-        for k in places:
-            rows_by_question[asked[k]].append(fitting_rows[k])
-        boxes_by_question = {question: constant_boxes(members) for question, members in rows_by_question.items()}
-        boxes_of_all = constant_boxes(fitting_rows[k] for k in places)
+        rows_of_fold: list[dict[str, Any]] = []
+        rows_by_asked: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+        for k in np.flatnonzero(is_fitted).tolist():
+            rows_of_fold.append(fitting_rows[k])
+            rows_by_asked[asked[k]].append(fitting_rows[k])
+        # A question is answered by the images that are asked for the same labels, and by all where there are none.
+        boxes_by_asked = {labels: constant_boxes(members) for labels, members in rows_by_asked.items()}
+        boxes_of_all = constant_boxes(rows_of_fold)
         for k in np.flatnonzero(is_answered).tolist():
-            boxes = boxes_by_question.get(images[k].asked) or boxes_of_all
+            boxes = boxes_by_asked.get(images[k].asked) or boxes_of_all
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
     has_boxes = any(answer_labels for _, answer_labels in answers)
     return answers if has_boxes else []

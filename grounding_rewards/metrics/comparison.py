@@ -83,28 +83,30 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
     """
     metrics = [_MetricPair(sums_a, sums_b) for sums_a, sums_b in zip(a, b, strict=True)]
     p_values = [math.nan] * len(metrics)
-    # By metric the draws that reach the observed difference; the runs as they are count as one more draw.
-    reached: dict[int, int] = {}
+    # By the index of a metric that is drawn for: draws whose difference is as large as the observed one. The runs as
+    # they are count as one draw.
+    reaching_draws: dict[int, int] = {}
     for k, metric in enumerate(metrics):
-        n = len(metric.units)
-        if not n or math.isnan(metric.observed):
+        n = len(metric.differing_units)
+        if not n or math.isnan(metric.observed_statistic):
             continue
         if 2**n <= resamples:
+            # All ways to change places, as the binary digits of the numbers below 2^n.
             all_swaps = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
-            p_values[k] = metric.count_reached(all_swaps @ metric.changes[metric.units]) / 2**n
+            p_values[k] = metric.count_reaching(all_swaps @ metric.swap_changes[metric.differing_units]) / 2**n
         else:
-            reached[k] = 1
-    if reached:
+            reaching_draws[k] = 1
+    if reaching_draws:
         # One product for all metrics: to pick each one's units would take longer than to add their zeros.
-        changes = np.hstack([metrics[k].changes for k in reached])
-        rng = np.random.default_rng(seed)
-        rows = max(1, _CELLS // len(a[0]))
-        for start in range(0, resamples, rows):
-            swaps = rng.integers(0, 2, (min(rows, resamples - start), len(a[0])), dtype=np.int8)
-            changed = np.split(swaps.astype(np.float64) @ changes, len(reached), axis=1)
-            for k, metric_changed in zip(reached, changed, strict=True):
-                reached[k] += metrics[k].count_reached(metric_changed)
-    for k, count in reached.items():
+        swap_changes = np.hstack([metrics[k].swap_changes for k in reaching_draws])
+        rng, units = np.random.default_rng(seed), len(a[0])
+        draws_at_once = max(1, _CELLS // units)
+        for start in range(0, resamples, draws_at_once):
+            swaps = rng.integers(0, 2, (min(draws_at_once, resamples - start), units), dtype=np.int8)
+            sum_changes = np.split(swaps.astype(np.float64) @ swap_changes, len(reaching_draws), axis=1)
+            for k, metric_changes in zip(reaching_draws, sum_changes, strict=True):
+                reaching_draws[k] += metrics[k].count_reaching(metric_changes)
+    for k, count in reaching_draws.items():
         p_values[k] = count / (resamples + 1)
     return p_values
 
@@ -112,32 +114,36 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
 class _MetricPair:
     """One metric of both runs, as sums over units, which change where the runs change places on a unit.
 
-    `units`: those on which the runs differ.
-    `first`: ``(6,)`` the sums of :func:`_sums_and_products` of the run that comes first, which is A without a swap.
-    `changes`: ``(units, 6)`` by how much a swap on each unit changes `first`.
-    `both`: ``(6,)`` the sums of A and B together, so that those of the second run are `both` less `first`.
-    `shared`: Σ n_A n_B and Σ d_A d_B, which no swap changes.
-    `observed`: the statistic without a swap.
+    `differing_units`: indices of the units on which the runs differ.
+    `first_sums`: ``(6,)`` the summed :func:`_sums_and_products` of the run that comes first, which is A without a swap.
+    `swap_changes`: ``(units, 6)`` by how much a swap on each unit changes `first_sums`.
+    `both_sums`: ``(6,)`` the sums of A and B together, so that those of the second run are these less `first_sums`.
+    `cross_sums`: Σ n_A n_B and Σ d_A d_B, which no swap changes.
+    `observed_statistic`: the statistic without a swap.
     """
 
     def __init__(self, a: Array, b: Array) -> None:
         """Take numerators and denominators, ``(units, 2)``, of run A and of run B."""
         sums_a, sums_b = _sums_and_products(a, b), _sums_and_products(b, a)
         # Units with equal values do not affect the permutation.
-        self.units = np.flatnonzero((a != b).any(axis=1))
-        self.changes = sums_b - sums_a
-        self.first, self.both = sums_a.sum(axis=0), (sums_a + sums_b).sum(axis=0)
-        self.shared = (a * b).sum(axis=0)
-        self.observed = float(self._statistic(self.first[None])[0])
+        self.differing_units = np.flatnonzero((a != b).any(axis=1))
+        self.swap_changes = sums_b - sums_a
+        self.first_sums, self.both_sums = sums_a.sum(axis=0), (sums_a + sums_b).sum(axis=0)
+        self.cross_sums = (a * b).sum(axis=0)
+        self.observed_statistic = float(self._statistic(self.first_sums[None])[0])
 
-    def count_reached(self, changed: Array) -> int:
-        """On how many draws the difference is at least as large as it is; ``(draws, 6)`` is what they change."""
-        statistics = self._statistic(self.first + changed)
-        # A draw on which there is nothing to measure is no sign that there is more than chance.
-        return int((~(statistics < self.observed * (1 - _SWAP_ROUNDING))).sum())
+    def count_reaching(self, sum_changes: Array) -> int:
+        """Count the draws whose difference is at least as large as the observed one.
 
-    def _statistic(self, first: Array) -> Array:
-        """|r_B - r_A| in standard errors, for rows of the sums of the run that comes first.
+        Args:
+            sum_changes: ``(draws, 6)`` by how much the swaps of each draw change the sums of the first run.
+        """
+        statistics = self._statistic(self.first_sums + sum_changes)
+        # A draw on which there is nothing to measure, NaN, is counted: it is no sign of more than chance.
+        return int((~(statistics < self.observed_statistic * (1 - _SWAP_ROUNDING))).sum())
+
+    def _statistic(self, first_sums: Array) -> Array:
+        """|r_B - r_A| in standard errors, ``(draws,)``, for the sums of the run that comes first, ``(draws, 6)``.
 
         With r = N / D and sums over units, the delta method for a ratio gives
 
@@ -145,9 +151,9 @@ class _MetricPair:
             cov(r_1, r_2) = Σ (n_1 - r_1 d_1) (n_2 - r_2 d_2) / (D_1 D_2)
             var(r_2 - r_1) = var(r_1) + var(r_2) - 2 cov(r_1, r_2)
         """
-        n_1, d_1, nn_1, nd_1, dd_1, n_1_d_2 = first.T
-        n_2, d_2, nn_2, nd_2, dd_2, n_2_d_1 = (self.both - first).T
-        n_1_n_2, d_1_d_2 = self.shared
+        n_1, d_1, nn_1, nd_1, dd_1, n_1_d_2 = first_sums.T
+        n_2, d_2, nn_2, nd_2, dd_2, n_2_d_1 = (self.both_sums - first_sums).T
+        n_1_n_2, d_1_d_2 = self.cross_sums
         r_1, r_2 = ratio_or_nan(n_1, d_1), ratio_or_nan(n_2, d_2)
         # The variances without their mixed terms, which may cancel but for rounding.
         squares = ratio_or_nan(nn_1 + r_1**2 * dd_1, d_1**2) + ratio_or_nan(nn_2 + r_2**2 * dd_2, d_2**2)
@@ -155,6 +161,7 @@ class _MetricPair:
         covariance = ratio_or_nan(n_1_n_2 - r_1 * n_2_d_1 - r_2 * n_1_d_2 + r_1 * r_2 * d_1_d_2, d_1 * d_2)
         variance = squares - 2 * (mixed + covariance)
         difference = np.abs(r_2 - r_1)
+        # What rounding alone makes is no difference.
         difference[difference < _SWAP_ROUNDING] = 0.0
         # Where all units differ alike, the variance is 0 but for rounding.
         variance = np.where(variance < _SWAP_ROUNDING * squares, 0.0, variance)
@@ -163,15 +170,15 @@ class _MetricPair:
 
 
 def _sums_and_products(sums: Array, partner_sums: Array) -> Array:
-    """Columns n, d, n², n·d, d², and n times the other run's d of each unit, ``(units, 6)``."""
+    """Columns n, d, n², n·d, d², and n times the other run's d, ``(units, 6)``, of numerators n and denominators d."""
     n, d = sums.T
     return np.stack([n, d, n * n, n * d, d * d, n * partner_sums[:, 1]], axis=1)
 
 
 #: What the verdict is about by default: how well boxes fit.
 MAIN_METRIC = "mean_iou"
-# What every verdict tells: mean IoU does not see false boxes, and F1 does not see how well a right box fits.
-_LEADING = ("mean_iou", "f1_50")
+# The metrics of every verdict: mean IoU does not see false boxes, and F1 does not see how well a right box fits.
+_LEADING_METRICS = ("mean_iou", "f1_50")
 
 #: Draws of the permutation test.
 DRAWS = 5_000
@@ -180,8 +187,8 @@ DRAWS = 5_000
 LEVEL = 0.05
 # An end of an interval that reads 0.000 in tables is 0: no verdict contradicts the numbers beside it.
 _DECIMALS = 3
-# The metrics of a group of reference boxes.
-_OF_GROUPS = ("mean_iou", "recall_50")
+# The metrics of the reference boxes of one label.
+_LABEL_METRICS = ("mean_iou", "recall_50")
 # Metrics of the same boxes that are added up in another order differ by less than this.
 _ROUNDING = 1e-12
 
@@ -204,6 +211,7 @@ def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None
         >>> direction(Estimate(0.17, 0.15, 0.19), 0.001, lower_is_better=True)
         -1
     """
+    # Also where there is no test: NaN is not below.
     if lower_is_better is None or not holm < LEVEL:
         return 0
     sign = (round(difference.low, _DECIMALS) > 0) - (round(difference.high, _DECIMALS) < 0)
@@ -307,18 +315,20 @@ class RunDifference:
 
         The main metric, mean IoU and F1 lead. Labels are named where they are worse.
         """
-        leading = [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
+        leading = [key for key in dict.fromkeys((self.main, *_LEADING_METRICS)) if key in self.core]
         sentences = [_sentence(key, self.metrics[key], self.units) for key in leading]
-        changes = [(self.metrics[key], "") for key in self.core if key not in leading]
-        better = [_format_change(change, scope) for change, scope in changes if change.direction > 0]
+        core_changes = [self.metrics[key] for key in self.core if key not in leading]
+        better = [_format_change(change) for change in core_changes if change.direction > 0]
+        worse = [_format_change(change) for change in core_changes if change.direction < 0]
         for group in self.labels:
-            changes += [(change, f" on {group.name}") for change in group.changes.values()]
-        worse = [_format_change(change, scope) for change, scope in changes if change.direction < 0]
+            label_changes = [change for change in group.changes.values() if change.direction < 0]
+            worse += [_format_change(change, f" on {group.name}") for change in label_changes]
         if better:
             sentences.append(f"Better: {'; '.join(better)}.")
         if worse:
             sentences.append(f"Worse: {'; '.join(worse)}.")
         else:
+            # A leading metric that is worse was named above.
             other = "other " if any(self.metrics[key].direction < 0 for key in leading) else ""
             sentences.append(f"No {other}metric or label is shown to be worse.")
         return " ".join(sentences)
@@ -404,26 +414,26 @@ def compare_runs(
     images_a, images_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(image, images_b[name]) for name, image in images_a.items() if name in images_b]
     _check_references(pairs, len(images_a), len(images_b))
-    runs = [
-        MatchedImages([image_a for image_a, _ in pairs], label_matching),
-        MatchedImages([image_b for _, image_b in pairs], label_matching),
-    ]
-    shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
-    metrics = shared | IMAGE_DEPENDENCE
+    runs = [MatchedImages([pair[run] for pair in pairs], label_matching) for run in (0, 1)]
+    shared_metrics = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
+    metrics = shared_metrics | IMAGE_DEPENDENCE
     check_metric("`main`", main, metrics)
+    # One run may know a patient that the other does not.
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
-    sums = []
-    for run, dependence in zip(runs, dependences, strict=True):
-        # In the test answers change places between the runs.
-        sums.append(run.sums(shared) | {"image_dependence": dependence.by_answer})
+    # Image dependence is tested by the sums of answers, which change places between the runs.
+    sums = [
+        run.sums(shared_metrics) | {"image_dependence": dependence.by_answer}
+        for run, dependence in zip(runs, dependences, strict=True)
+    ]
     changes = _changes(metrics, sums, units, **draws)
+    # Its intervals are right only from the sums of images.
     by_unit = [intervals.sum_by_group(dependence.by_image, units) for dependence in dependences]
-    tested = changes["image_dependence"]
-    of_a, of_b, difference = _estimates(tested.metric, *by_unit)
-    changes["image_dependence"] = tested._replace(a=of_a, b=of_b, difference=difference)
+    change = changes["image_dependence"]
+    estimate_a, estimate_b, difference = _estimates(change.metric, *by_unit)
+    changes["image_dependence"] = change._replace(a=estimate_a, b=estimate_b, difference=difference)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
@@ -437,7 +447,7 @@ def compare_runs(
         main=main,
         core=tuple(core_changes),
         metrics={**changes, **_with_holm(core_changes), **_with_holm(further_changes)},
-        labels=_group_changes(label_groups(runs[0].images, label_rule), metrics, runs, units, **draws),
+        labels=_label_changes(label_groups(runs[0].images, label_rule), metrics, runs, units, **draws),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
@@ -482,38 +492,46 @@ def _changes(
     p_values = swap_p_values(sums_a, sums_b, **draws)
     changes: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
-        by_unit = intervals.ratios(b) - intervals.ratios(a)
-        up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
-        tied = int((~np.isnan(by_unit)).sum()) - up - down
+        unit_changes = intervals.ratios(b) - intervals.ratios(a)
+        up, down = int((unit_changes > _ROUNDING).sum()), int((unit_changes < -_ROUNDING).sum())
+        # Units on which a run has nothing to measure are neither.
+        tied = int((~np.isnan(unit_changes)).sum()) - up - down
         counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
         changes[key] = Change(metric, *_estimates(metric, a, b), counts, p, math.nan)
     return changes
 
 
 def _estimates(metric: Metric, a: Array, b: Array) -> tuple[Estimate, Estimate, Estimate]:
-    """A metric of both runs and its difference, from numerators and denominators, ``(units, 2)`` of each run."""
+    """A metric of run A, of run B and its difference, from numerators and denominators, ``(units, 2)`` of each run."""
     estimate = intervals.ratio_estimate
     return estimate(a, metric), estimate(b, metric), intervals.difference_estimate(a, b, metric)
 
 
-def _group_changes(
-    groups: BoxGroups, metrics: Mapping[str, Metric], runs: Sequence[MatchedImages], units: Sequence[Any], **draws: int
+def _label_changes(
+    labels: BoxGroups, metrics: Mapping[str, Metric], runs: Sequence[MatchedImages], units: Sequence[Any], **draws: int
 ) -> tuple[GroupChanges, ...]:
-    """The changes on each group of reference boxes, p adjusted for all groups; arguments as of :func:`_changes`."""
-    group_metrics = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
-    group_sums = [reference_sums(run, groups) for run in runs]
-    changes = _with_holm(_changes(group_metrics, group_sums, units, **draws))
-    group_changes = []
-    for name, members in groups.items():
-        by_key = {key: changes[name, key] for key in _OF_GROUPS}
-        group_changes.append(GroupChanges(name or UNNAMED, int(members.sum()), by_key))
-    return tuple(group_changes)
+    """The changes on the reference boxes of each label, p adjusted for all of them; arguments as of :func:`_changes`.
+
+    `labels` says which reference boxes have each label.
+    """
+    label_metrics = {(name, key): metrics[key] for name in labels for key in _LABEL_METRICS}
+    label_sums = [reference_sums(run, labels) for run in runs]
+    changes = _with_holm(_changes(label_metrics, label_sums, units, **draws))
+    label_changes = []
+    for name, members in labels.items():
+        by_key = {key: changes[name, key] for key in _LABEL_METRICS}
+        label_changes.append(GroupChanges(name or UNNAMED, int(members.sum()), by_key))
+    return tuple(label_changes)
 
 
 def _ranked_changes(
     a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: Sequence[Any], **draws: int
 ) -> dict[str, Change]:
-    """The changes of average precision and sensitivities, which no single image has; Holm's p is not adjusted yet."""
+    """The changes of average precision and sensitivities, by key; Holm's p is not adjusted yet.
+
+    No single image has them, so that there are no units on which they are better or worse.
+    """
+    # Both runs are ranked in one way: by confidence only where every box of both states one.
     by_rank = RankingMetrics.of([*a, *b], label_matching)
     before = by_rank.jackknifed(by_rank.rank(a), groups=units, seed=draws["seed"])
     after = by_rank.jackknifed(by_rank.rank(b), groups=units, seed=draws["seed"])
@@ -545,15 +563,22 @@ def _by_id(images: Sequence[Prediction], run: str) -> dict[str, Prediction]:
     return by_id
 
 
-def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int, in_b: int) -> None:
-    """Refuse runs without images in common, or with other references; `in_a` and `in_b` are the numbers of images."""
+def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], images_a: int, images_b: int) -> None:
+    """Refuse runs without images in common, or whose references of an image differ.
+
+    Args:
+        pairs: the predictions of run A and of run B for each image that both have.
+        images_a: how many images run A has, for the message.
+        images_b: how many run B has.
+    """
     if not pairs:
         raise ValueError(
-            f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
+            f"Expected images that both runs have, got none: {images_a} in A and {images_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
     different_ids = []
     for a, b in pairs:
+        # A run that does not know the patient contradicts nothing.
         is_other_patient = None not in (a.patient, b.patient) and a.patient != b.patient
         if is_other_patient or _reference(a) != _reference(b):
             different_ids.append(a.id)
@@ -566,13 +591,19 @@ def _check_references(pairs: Sequence[tuple[Prediction, Prediction]], in_a: int,
 
 
 def _reference(image: Prediction) -> tuple[Any, ...]:
-    """What both runs must have of an image."""
+    """The boxes, labels, ignored regions and size of an image, which both runs must have alike."""
     # Lists of a few numbers are compared faster than arrays of them.
     return image.gt.tolist(), image.gt_labels, image.ignore.tolist(), image.width, image.height
 
 
 def _sentence(key: str, change: Change, units: str) -> str:
-    """Say both values of a metric; of a change that is shown also its interval and the units behind it."""
+    """A sentence with both values of a metric; for a change that is shown, also its interval and the units behind it.
+
+    Args:
+        key: of the metric.
+        change: of it.
+        units: `patients` or `images`, which are counted.
+    """
     heading = _short_heading(change)
     if math.isnan(change.difference.value):
         return f"{capitalised(heading)} is not measured in both runs."
@@ -588,8 +619,8 @@ def _sentence(key: str, change: Change, units: str) -> str:
     return f"{opening}: {values} ({interval}){counts}."
 
 
-def _format_change(change: Change, scope: str) -> str:
-    """The metric and its change, as in `F1@0.5 +0.12`; `scope` says on what, as in ` on mass`."""
+def _format_change(change: Change, scope: str = "") -> str:
+    """The metric and its change, as in `F1@0.5 +0.12`; `scope` says on which label, as in ` on mass`."""
     return f"{_short_heading(change)}{scope} {change.difference.value:+.{_digits(change)}f}"
 
 

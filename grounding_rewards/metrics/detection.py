@@ -62,10 +62,6 @@ Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all images, one image after the other, are in the group.
 BoxGroups = dict[str, Mask]
 
-# Most hits: a box more never loses one. Hungarian: the largest sum of IoUs.
-_FOR_HITS = "most_hits"
-_FOR_IOU = "hungarian"
-
 # IoU thresholds: the smallest numbers above 0 and above a half.
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 _ABOVE_HALF = float(np.nextafter(0.5, 1.0))
@@ -125,12 +121,11 @@ class MatchedImages:
             )
 
     def counts(self, iou_threshold: float) -> BoxCounts:
-        """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
-        outcomes = self._hits(iou_threshold)
-        pred, gt = self._countable(outcomes)
-        right = pred & outcomes.hit
-        n, m, tp = pred.sum(axis=1), gt.sum(axis=1), right.sum(axis=1)
-        return BoxCounts(n.astype(np.float64), m.astype(np.float64), tp.astype(np.float64))
+        """The numbers of boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
+        outcomes = self._outcomes(iou_threshold)
+        countable_preds, countable_gts = self._countable(outcomes)
+        masks = (countable_preds, countable_gts, countable_preds & outcomes.hit)
+        return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in masks))
 
     @cached_property
     def counts_50(self) -> BoxCounts:
@@ -191,64 +186,73 @@ class MatchedImages:
 
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
-        outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
+        outcomes = replace(self, label_matching="ignore", label=None)._outcomes(0.5)
         countable_preds, _ = self._countable(outcomes)
         image, i = np.nonzero(countable_preds & outcomes.hit)
-        # The labels of the pairs, as codes that may agree.
+        # The labels of the pairs, as codes that may agree; NaN for no label.
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
         images = len(self.images)
-        pred = pad(codes.pred, self.batch.pred.counts, np.arange(images))[image, i]
-        gt = pad(codes.gt, self.batch.gt.counts, np.arange(images))[image, outcomes.matched[image, i]]
+        pred_codes = pad(codes.pred, self.batch.pred.counts, np.arange(images))[image, i]
+        gt_codes = pad(codes.gt, self.batch.gt.counts, np.arange(images))[image, outcomes.matched[image, i]]
         # References without labels have a name that no answer could know.
         has_labels = any(label != UNNAMED for image in self.images for label in image.gt_labels)
-        labelled = has_labels & ~np.isnan(pred) & ~np.isnan(gt)
-        agreeing = labelled & codes.agree(pred, gt)
+        labelled = has_labels & ~np.isnan(pred_codes) & ~np.isnan(gt_codes)
+        agreeing = labelled & codes.agree(pred_codes, gt_codes)
         return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
-        """Which reference boxes a box is right about, ``(images, boxes)``; and which of the padded places hold one."""
-        outcomes = self._hits(iou_threshold)
-        hits, is_box = self._by_reference(outcomes, np.ones_like(outcomes.iou))
-        return hits > 0, is_box
+        """Which reference boxes a box is right about, and which cells hold a countable one, ``(images, boxes)`` each.
+
+        Rows are filled up to the most reference boxes of an image.
+        """
+        outcomes = self._outcomes(iou_threshold)
+        hits, is_countable = self._by_reference(outcomes, np.ones_like(outcomes.iou))
+        return hits > 0, is_countable
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
-        """IoU of each reference box with its partner or 0, ``(images, boxes)``; and which of the places hold one.
+        """IoU of each reference box with its partner or 0, and which cells hold a countable one, as in :meth:`found`.
 
         Boxes are paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners.
         """
-        pairs = self._outcomes(_ANY_OVERLAP, _FOR_IOU)
+        pairs = self._outcomes(_ANY_OVERLAP, "hungarian")
         return self._by_reference(pairs, pairs.iou)
 
     def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
-        """The values of predicted boxes, at the reference boxes that they match, else 0; and which places hold one."""
-        _, is_box = self._countable(outcomes)
-        gt_values = np.zeros(is_box.shape)
+        """Put the values of predicted boxes, ``(images, n)``, to the reference boxes that they match.
+
+        Returns:
+            The value of each reference box, 0 without a match, and which cells hold a countable reference box,
+            ``(images, m)`` each.
+        """
+        _, is_countable = self._countable(outcomes)
+        gt_values = np.zeros(is_countable.shape)
         image, i = np.nonzero(outcomes.hit)
         gt_values[image, outcomes.matched[image, i]] = values[image, i]
-        return np.where(is_box, gt_values, 0.0), is_box
+        return np.where(is_countable, gt_values, 0.0), is_countable
 
     @cached_property
     def panoptic_quality(self) -> Sums:
         """The sum of the IoUs above a half of each image, and half the number of its boxes, TP + FP / 2 + FN / 2."""
-        outcomes = self._hits(_ABOVE_HALF)
-        pred, gt = self._countable(outcomes)
-        ious = np.where(pred & outcomes.hit, outcomes.iou, 0.0).sum(axis=1)
-        return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
+        outcomes = self._outcomes(_ABOVE_HALF)
+        countable_preds, countable_gts = self._countable(outcomes)
+        ious = np.where(countable_preds & outcomes.hit, outcomes.iou, 0.0).sum(axis=1)
+        return ious, (countable_preds.sum(axis=1) + countable_gts.sum(axis=1)) / 2
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[Prediction, NDArray[np.int64], Mask]]:
-        """Each image, with the partner of each of its predicted boxes and whether that box counts.
+        """Yield each image, with the partner of each of its predicted boxes and whether that box counts.
 
         The partner is the index of the reference box that the box is right about, or -1. Broken boxes are left out, as
         they are no boxes of the image.
         """
-        outcomes = self._hits(iou_threshold)
-        pred, _ = self._countable(outcomes)
-        for image, matched, counts in zip(self.images, outcomes.matched, pred, strict=True):
-            complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
-            n = len(complete)
-            yield image, matched[:n][complete], counts[:n][complete]
+        outcomes = self._outcomes(iou_threshold)
+        countable_preds, _ = self._countable(outcomes)
+        for image, partners, counts in zip(self.images, outcomes.matched, countable_preds, strict=True):
+            # Broken boxes stand among the others in the arrays, which are filled up to the most boxes of an image.
+            is_complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
+            n = len(is_complete)
+            yield image, partners[:n][is_complete], counts[:n][is_complete]
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
@@ -257,13 +261,16 @@ class MatchedImages:
         The IoU is 0 if the answer has no box. Among equal confidences, and without confidences, it is the first box.
         """
         ious, is_phrase = np.zeros(len(self.images)), self.batch.gt.counts == 1
-        numbers = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
-        images = [self.images[k] for k in numbers]
-        if images:
-            tops = [np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax() for image in images]
-            top_boxes = np.array([image.pred[[top]] for image, top in zip(images, tops, strict=True)])
+        answered_phrases = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
+        if answered_phrases:
+            top_boxes = []
+            for k in answered_phrases:
+                image = self.images[k]
+                top = np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax()
+                top_boxes.append(image.pred[[top]])
             # All pairs in one call, which takes half the time of one call for each image.
-            ious[numbers] = pairwise_iou(top_boxes, np.array([image.gt for image in images]))[:, 0, 0]
+            gts = np.array([self.images[k].gt for k in answered_phrases])
+            ious[answered_phrases] = pairwise_iou(np.array(top_boxes), gts)[:, 0, 0]
         return ious, is_phrase.astype(np.float64)
 
     @cached_property
@@ -276,12 +283,11 @@ class MatchedImages:
         """The images with their arrays."""
         return PredictionBatch.of(self.images)
 
-    def _hits(self, iou_threshold: float) -> Outcomes:
-        """The outcomes with as many right boxes as there can be."""
-        return self._outcomes(iou_threshold, _FOR_HITS)
+    def _outcomes(self, iou_threshold: float, matching: str = "most_hits") -> Outcomes:
+        """The outcomes of all boxes at a threshold, by the matcher of this name; matched once, then kept.
 
-    def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
-        """The matches of all images, at a threshold by the matcher of this name; made once, then kept."""
+        By default there are as many right boxes as there can be.
+        """
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._outcomes_by_reward:
             self._outcomes_by_reward[reward] = reward.match_and_score(
@@ -293,34 +299,34 @@ class MatchedImages:
         return self._outcomes_by_reward[reward]
 
     def _countable(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
-        """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
-        gt = _is_box(self.batch.gt)
-        pred = _is_box(self.batch.pred) & ~outcomes.ignored
+        """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size.
+
+        False for ignored predicted boxes, and for the cells that fill a row up.
+        """
+        pred_counts, gt_counts = self.batch.pred.counts[:, None], self.batch.gt.counts[:, None]
+        countable_preds = (np.arange(pred_counts.max(initial=0)) < pred_counts) & ~outcomes.ignored
+        countable_gts = np.arange(gt_counts.max(initial=0)) < gt_counts
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
             names = [label_name(text, self.label_matching) for text in outcomes.label_texts]
             codes = [code for code, code_name in enumerate(names) if code_name == name]
-            gt &= np.isin(outcomes.gt_labels, codes)
-            pred &= np.isin(outcomes.pred_labels, codes)
+            countable_gts &= np.isin(outcomes.gt_labels, codes)
+            countable_preds &= np.isin(outcomes.pred_labels, codes)
         if self.size is not None:
             pred_in_range = self._in_range(self.size, self.batch.pred)
             gt_in_range = self._in_range(self.size, self.batch.gt)
-            gt &= gt_in_range
-            # An index of -1 takes what is added at the end.
+            countable_gts &= gt_in_range
+            # A right box counts under the size of its reference box. An index of -1 takes what is added at the end.
             partner_in_range = np.take_along_axis(np.pad(gt_in_range, ((0, 0), (0, 1))), outcomes.matched, axis=1)
-            pred &= np.where(outcomes.hit, partner_in_range, pred_in_range)
-        return pred, gt
+            countable_preds &= np.where(outcomes.hit, partner_in_range, pred_in_range)
+        return countable_preds, countable_gts
 
     def _in_range(self, size: tuple[float, float], boxes: BoxBatch) -> Mask:
-        """Which boxes take a part of their image in this range, ``(images, boxes)``."""
+        """Which boxes take a part of their image's area in this range, ``(images, most boxes of one)``."""
         parts = box_area(boxes.flat) / np.repeat(self.batch.sizes.prod(axis=1), boxes.counts)
         in_range = (size[0] <= parts) & (parts < size[1])
+        # As numbers, because `pad` fills rows up with NaN.
         return pad(in_range.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
-
-
-def _is_box(boxes: BoxBatch) -> Mask:
-    """Whether a place of the array of :func:`boxes.pad` holds a box, not padding: ``(images, most boxes of one)``."""
-    return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
 
 
 # The functions of metrics, which take images to numerators and denominators.
@@ -349,12 +355,12 @@ def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[M
 
 
 def _over_images(value: Callable[..., float]) -> Callable[[MatchedImages], Sums]:
-    """The function of a metric that is the mean over images of a number that each has."""
+    """A function that takes matched images to the value of each and 1, whose ratio of sums is the mean over images."""
     return lambda images: (np.array([value(image) for image in images.images]), np.ones(len(images.images)))
 
 
 def _reward_metric(name: str) -> Metric:
-    """The mean of a reward that all images have."""
+    """The metric that is the mean of a reward, which all images have."""
     mean = _over_images(lambda image: image.rewards[name])
     return Metric(f"reward {name}", f"mean over images of what {name} gives the answer", mean)
 
@@ -522,14 +528,14 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
         array([[0.5, 1. ]])
     """
     images = len(matched.images)
-    image = np.repeat(np.arange(images), [len(prediction.gt) for prediction in matched.images])
-    # By key the value of each reference box in padded rows of images, and which places of these rows hold a box.
+    image_of_box = np.repeat(np.arange(images), matched.batch.gt.counts)
+    # By key the value of each reference box in a row for each image, and which cells of these rows hold a box.
     by_metric = {"mean_iou": matched.best_ious, "recall_50": matched.found(0.5), "recall_75": matched.found(0.75)}
     sums = {}
     for name, members in groups.items():
-        boxes = np.bincount(image[members], minlength=images)
+        boxes = np.bincount(image_of_box[members], minlength=images)
         for key, (values, is_box) in by_metric.items():
-            credit = np.bincount(image[members], values[is_box][members], images)
+            credit = np.bincount(image_of_box[members], values[is_box][members], images)
             sums[name, key] = np.column_stack([credit, boxes]).astype(np.float64)
     return sums
 
@@ -543,10 +549,12 @@ def segmentation_areas(images: Sequence[Prediction]) -> Array:
         array([[ 50.,   0.,  50., 100.]])
     """
     batch, areas = PredictionBatch.of(images), np.zeros((len(images), 4))
-    pred_gt_ignore = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
-    counts = np.column_stack([boxes.counts for boxes in pred_gt_ignore])
+    # Broken boxes, which the predicted ones of the batch have among them, cover nothing.
+    kinds = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
+    counts = np.column_stack([boxes.counts for boxes in kinds])
+    # The edges of so many boxes and of the image cut it into so many cells at most.
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
-        pred, gt, ignore = (boxes.take(rows).flat.reshape(len(rows), -1, 4) for boxes in pred_gt_ignore)
+        pred, gt, ignore = (boxes.take(rows).flat.reshape(len(rows), -1, 4) for boxes in kinds)
         areas[rows] = _areas(pred, gt, ignore, batch.sizes[rows])
     return areas
 
@@ -598,12 +606,12 @@ def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
         ignore: ``(b, k, 4)`` ignored regions.
         sizes: ``(b, 2)`` widths and heights of the images.
     """
-    ends = np.tile(sizes, 2)[:, None]
-    image_box = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
-    boxes = np.concatenate([pred, gt, ignore, image_box], axis=1)
-    # An invalid box lies in a corner, where it has no area.
-    boxes = np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0)
-    # The edges of all boxes cut the image into cells, each of which lies in or outside of every box.
+    image_boxes = np.column_stack([np.zeros_like(sizes), sizes])[:, None]
+    boxes = np.concatenate([pred, gt, ignore, image_boxes], axis=1)
+    # Only what lies on the image counts; an invalid box is put into a corner, where it has no area.
+    largest = np.tile(sizes, 2)[:, None]
+    boxes = np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, largest), 0.0)
+    # The edges of all boxes, the image among them, cut it into cells, each of which lies in or outside of every box.
     xs = np.sort(boxes[..., 0::2].reshape(len(boxes), -1), axis=1)
     ys = np.sort(boxes[..., 1::2].reshape(len(boxes), -1), axis=1)
     cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]

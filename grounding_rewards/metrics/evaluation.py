@@ -122,11 +122,11 @@ class Evaluation:
 
     @property
     def _core(self) -> list[str]:
-        """Keys of the core metrics that the first system has, the most quoted first."""
+        """Keys of the core metrics that were measured of the first system, the most quoted first, then its rewards."""
         metrics = next(iter(self.systems.values()))
-        core_quoted = [key for key in _QUOTED if key in CORE_METRICS]
+        quoted_core = [key for key in _QUOTED if key in CORE_METRICS]
         rewards = [key for key in metrics if key.startswith(_REWARD)]
-        keys = dict.fromkeys([*core_quoted, *CORE_METRICS, *rewards])
+        keys = dict.fromkeys([*quoted_core, *CORE_METRICS, *rewards])
         return [key for key in keys if key in metrics and not math.isnan(metrics[key].value)]
 
     @property
@@ -152,19 +152,21 @@ class Evaluation:
         """
         if self.dependence is None:
             return ""
-        constant = self.constant.get("mean_iou", _NOTHING).value
-        sentence = f"{format_value(self.dependence.value)} mean IoU; "
-        if not math.isnan(constant):
+        verdict = constant_box = ""
+        constant_iou = self.constant.get("mean_iou", _NOTHING).value
+        if not math.isnan(constant_iou):
+            constant_box = f"the constant box, which never looks, reaches {format_value(constant_iou)}; "
             above = self.above_constant.get("mean_iou", _NOTHING)
-            if not above.low > 0:
-                verdict = "Worse" if above.high < 0 else "Not shown to be better"
-                sentence = f"{verdict} than a model that never looks: {sentence}"
-            sentence += f"the constant box, which never looks, reaches {format_value(constant)}; "
-        sentence += self.dependence.sentence
+            if above.high < 0:
+                verdict = "Worse than a model that never looks: "
+            elif not above.low > 0:
+                verdict = "Not shown to be better than a model that never looks: "
+        value, owed = format_value(self.dependence.value), self.dependence.sentence
         images, answers = self.dependence.images, self.dependence.distinct
+        answer_note = f"All {images} images have the same answer."
         if answers > 1:
-            return f"{sentence}. {answers} distinct answers to {images} images."
-        return f"{sentence}. All {images} images have the same answer."
+            answer_note = f"{answers} distinct answers to {images} images."
+        return f"{verdict}{value} mean IoU; {constant_box}{owed}. {answer_note}"
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
@@ -196,7 +198,7 @@ class Evaluation:
 
 
 def _by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
-    """By the name of each group a dict with its number of `boxes` and its metrics."""
+    """The number of `boxes` and the metrics of each group, by its name."""
     return {group.name: {"boxes": group.boxes, **group.metrics} for group in groups}
 
 
@@ -230,10 +232,9 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
     model, *baselines = systems
     matched = MatchedImages(systems[model], measures.label_matching)
     images = matched.images
+    # What the first system allows; baselines are ranked in the same way, to stand beside it.
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images)
-    # None where labels cannot be compared.
-    ranked_by_label = ranked.get("map")
     groups = intervals.group_numbers(patients_of(images), len(images))
     dependence = None
     if any(len(image.gt) for image in images):
@@ -252,7 +253,8 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
         matched=matched,
         systems={name: {key: table.get(key, _NOTHING) for key in metrics} for name, table in tables.items()},
         metrics=metrics,
-        per_label=tuple(_by_label(matched, measures, ranked_by_label, groups)),
+        # There is no `map` where labels cannot be compared.
+        per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(matched, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
         ious=ious[is_box],
@@ -317,7 +319,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
 
 def evaluation_file(run: str | Path) -> Path:
-    """The path of `evaluation.json`, given the folder of an evaluation or a file in it.
+    """The path of the `evaluation.json` of an evaluation, whose folder or any file in it is `run`.
 
     Example:
         >>> evaluation_file(Path("runs/r4/images.jsonl")).as_posix()
@@ -367,36 +369,36 @@ def _estimates(
         matched: the images with its answers.
         measures: the settings.
         by_rank: the metrics of rankings.
-        ranked: the rankings that it made of the images.
-        groups: of images that are left out together.
+        ranked: the rankings that `by_rank` made of the images.
+        groups: numbers of the patients, whose images are left out together.
         dependence: image dependence where it was measured already.
     """
-    sums = matched.sums()
+    estimates = intervals.ratio_estimates(matched.sums(), matched.metrics, groups)
     if dependence is None:
-        sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
-    estimates = intervals.ratio_estimates(sums, matched.metrics | IMAGE_DEPENDENCE, groups)
+        sums = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
+        estimates |= intervals.ratio_estimates({"image_dependence": sums}, IMAGE_DEPENDENCE, groups)
+    else:
+        estimates["image_dependence"] = dependence.dependence
     of_ranking = by_rank.jackknifed(ranked, groups=groups, seed=measures.seed)
     estimates |= {key: metric.estimate for key, metric in of_ranking.items()}
-    if dependence is not None:
-        estimates["image_dependence"] = dependence.dependence
     estimates["auroc"] = average_precision.image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**estimates, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
 
 
 def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
-    """After less before, of rewards and core metrics that are ratios of sums over images."""
+    """After less before, by key, of rewards and core metrics that are ratios of sums over images."""
     differences = {}
     for key, metric in after.metrics.items():
         if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
-            before_sums, sums = (intervals.sum_by_group(run.sums([key])[key], groups) for run in (before, after))
-            differences[key] = intervals.difference_estimate(before_sums, sums, metric)
+            sums = [intervals.sum_by_group(answers.sums([key])[key], groups) for answers in (before, after)]
+            differences[key] = intervals.difference_estimate(*sums, metric)
     return differences
 
 
 def _by_label(
     matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Any
 ) -> Iterator[GroupMetrics]:
-    """The metrics of the most frequent labels of the references.
+    """Yield the metrics of the most frequent labels of the references.
 
     `ranked` are the boxes by label; None where answers state no labels. Then false boxes have none, so that only mean
     IoU and recall are known.
@@ -407,19 +409,20 @@ def _by_label(
         if ranked is None:
             reference_sums = detection.reference_sums(matched, {name: members})
             sums = {key: values for (_, key), values in reference_sums.items()}
+            metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
         else:
             sums = replace(by_label, label=name).sums(_BY_BOX)
-        metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
-        if ranked is not None:
+            metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
             ap = average_precision.mean_average_precision(ranked.only(name), (0.5,), groups=groups, seed=measures.seed)
             metrics["ap_50"] = ap.estimate
         yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics)
 
 
 def _by_size(matched: MatchedImages, groups: Any) -> Iterator[GroupMetrics]:
-    """The metrics of each size that a reference box has."""
+    """Yield the metrics of each size that a reference box has."""
     for name, size in detection.IMAGE_SIZES.items():
         sums = replace(matched, size=size).sums(_BY_BOX)
+        # The denominator of recall
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             yield GroupMetrics(name, boxes, intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups))
@@ -441,17 +444,15 @@ def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: Rankin
 
 
 def _facts_of_images(images: Sequence[Prediction], measures: Measures) -> dict[str, Any]:
-    """Facts about the images and the measures."""
+    """Facts about the images and the measures, by what they are about, as pages show them."""
     patients = {image.patient for image in images if image.patient is not None}
     facts: dict[str, Any] = {"images": len(images), "patients": len(patients) or "not known"}
     unknown = sum(image.patient is None for image in images)
     if patients and unknown:
         facts["images whose patient is not known"] = unknown
-    return {
-        **facts,
-        "images without a finding": sum(image.is_normal for image in images),
-        "reference boxes": sum(len(image.gt) for image in images),
-        "label matching": measures.label_matching,
-        "intervals": f"95 %, over {'patients' if patients else 'images'}: of shares exact, of others by "
-        f"the jackknife, seed {measures.seed}",
-    }
+    facts["images without a finding"] = sum(image.is_normal for image in images)
+    facts["reference boxes"] = sum(len(image.gt) for image in images)
+    facts["label matching"] = measures.label_matching
+    units = "patients" if patients else "images"
+    facts["intervals"] = f"95 %, over {units}: of shares exact, of others by the jackknife, seed {measures.seed}"
+    return facts

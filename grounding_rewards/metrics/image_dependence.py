@@ -148,10 +148,9 @@ class ImageDependence:
         sentence = f"{intervals.format_estimate(self.dependence)} of it is owed to the image ({format_p(self.p)})"
         if self.naming and not math.isnan(self.naming):
             # Of fewer images, so that the two need not add up to the whole.
-            sentence += (
-                f"; on images that share their labels with others, {format_value(self.naming)} is owed to naming"
-            )
-            sentence += f" and {intervals.format_estimate(self.placing)} to placing"
+            naming, placing = format_value(self.naming), intervals.format_estimate(self.placing)
+            shared = "on images that share their labels with others"
+            sentence += f"; {shared}, {naming} is owed to naming and {placing} to placing"
         if self.unasked:
             sentence += "; the prompts are not known, so what an answer owes to its prompt counts as owed to the image"
         return f"{sentence}; {alone}, and play no part" if self.alone else sentence
@@ -218,10 +217,13 @@ def _estimate(permuted: _Permuted, images: Sequence[Prediction]) -> Estimate:
 
 
 class DependenceSums(NamedTuple):
-    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)`` each; zeros of images without others.
+    """The image dependence of mean IoU as a ratio of sums over images, in two ways, ``(images, 2)`` each.
 
-    by_image: what image and answer contribute, from which the interval over patients is right.
-    by_answer: what each answer contributes to the same sum; only it changes when another run's answer takes its place.
+    Rows are a numerator and a denominator, zeros for images without others in their group.
+
+    by_image: what each image contributes, from which the interval over patients is right.
+    by_answer: what each answer contributes to the same sum; only this changes where another run's answer takes its
+        place, as in the test of two runs.
     """
 
     by_image: Array
@@ -338,9 +340,10 @@ class _Permuted:
             # Two patients are one pair, which cannot differ from the dependence: that says nothing.
             independent_patients, scale = float(patients if patients > 2 else 0), 0.0
         else:
-            theta_powers = [1.0, -2.0 * dependence, dependence**2]
-            variance = max(squared_sum - self.pair_squares @ theta_powers, squared_sum / 2)
-            permutation_variance = self.permutation_variance @ theta_powers * self.freedom / max(1, self.freedom - 1)
+            terms = np.stack([self.pair_squares, self.permutation_variance])
+            pair_squares, permutation_variance = terms @ [1.0, -2.0 * dependence, dependence**2]
+            variance = max(squared_sum - pair_squares, squared_sum / 2)
+            permutation_variance *= self.freedom / max(1, self.freedom - 1)
             # Of few images the first is too small now and then.
             variance = max(variance, (variance + permutation_variance) / 2)
             # The two images of a group of two have the same sum: there are half as many independent sums.
@@ -494,22 +497,22 @@ def _pair_sums(
     Returns:
         ``pair_sums`` of the images, ``(groups, n, 2)``, and ``pair_squares`` of all groups, see :class:`_Permuted`.
     """
-    others, own_credit = partner[:, 1:], credit_here[:, :, 0]
+    other_images, own_credit = partner[:, 1:], credit_here[:, :, 0]
     # Twice the kernel φ over the number of partners: every pair is here twice, from either image, and adds once.
-    kernel = own_credit[:, :, None] + own_credit[:, others] - credit_here[:, :, 1:] - credit_there[:, :, 1:]
-    kernel /= others.shape[1]
-    divisors = (divisor[:, :, None] + divisor[:, others]) / others.shape[1]
+    kernel = own_credit[:, :, None] + own_credit[:, other_images] - credit_here[:, :, 1:] - credit_there[:, :, 1:]
+    kernel /= other_images.shape[1]
+    divisors = (divisor[:, :, None] + divisor[:, other_images]) / other_images.shape[1]
     pair_sums = np.stack([kernel.sum(axis=2), divisors.sum(axis=2)], axis=2)
-    is_same_patient = patient[:, :, None] == patient[:, others]
+    is_same_patient = patient[:, :, None] == patient[:, other_images]
     if is_same_patient.any():
         within_patient = kernel * is_same_patient, divisors * is_same_patient
         pair_sums -= np.stack([terms.sum(axis=2) for terms in within_patient], axis=2) / 2
         n = len(partner)
         if n <= MOST_IMAGES:
             # The pairs of two patients vary as one; a patient is known by the first of its images.
-            first_image = np.minimum(np.where(is_same_patient, others, n).min(axis=2), np.arange(n))
+            first_image = np.minimum(np.where(is_same_patient, other_images, n).min(axis=2), np.arange(n))
             group = np.arange(len(patient))[:, None, None]
-            images_of_pair = group, first_image[:, :, None], first_image[:, others]
+            images_of_pair = group, first_image[:, :, None], first_image[:, other_images]
             patient_pair = np.ravel_multi_index(images_of_pair, (len(patient), n, n))[~is_same_patient]
             kernel = np.bincount(patient_pair, weights=kernel[~is_same_patient])
             divisors = np.bincount(patient_pair, weights=divisors[~is_same_patient])

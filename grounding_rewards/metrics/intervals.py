@@ -128,10 +128,10 @@ _TAIL = 0.025
 
 
 def share_estimate(units: Array) -> Estimate:
-    """A share, of sums over units, with its 95 % interval.
+    """A share with its exact 95 % interval.
 
     Args:
-        units: ``(units, 2)`` of each independent unit how often it happened, and among how many.
+        units: ``(units, 2)`` how often it happened in each independent unit, and among how many.
 
     Returns:
         In [0, 1]; NaN without anything counted.
@@ -151,8 +151,8 @@ def share_estimate(units: Array) -> Estimate:
     happened, n = sums.sum(axis=0).tolist()
     share = happened / n
     if share in (0, 1):
-        low, high = binomial_interval(share, m)
-        return Estimate(share, low, high)
+        # Nothing is known about how alike the things of a unit are: each unit counts as one.
+        return Estimate(share, *binomial_interval(share, m))
     low, high = binomial_interval(share, _independent_count(sums, share, n))
     # No more certain than if it had happened in all units, or in none.
     always_low, never_high = binomial_interval(1.0, m)[0], binomial_interval(0.0, m)[1]
@@ -172,14 +172,15 @@ def _independent_count(sums: Array, share: float, n: float) -> float:
     m = len(sums)
     if m == 1:
         return 1.0
-    between_units = m / (m - 1) * float(((sums[:, 0] - share * sums[:, 1]) ** 2).sum())
-    binomial = n / (n - 1) * n * share * (1 - share)
+    variance = m / (m - 1) * float(((sums[:, 0] - share * sums[:, 1]) ** 2).sum())
+    independent_variance = n / (n - 1) * n * share * (1 - share)
     t_ratio = float(stdtrit(n - 1, 1 - _TAIL) / stdtrit(m - 1, 1 - _TAIL))
-    return min(n, n / max(1.0, between_units / binomial) * t_ratio**2)
+    # n* = n / deff · (t_{n-1} / t_{m-1})²
+    return min(n, n / max(1.0, variance / independent_variance) * t_ratio**2)
 
 
 def binomial_interval(share: float, n: float) -> tuple[float, float]:
-    """Clopper and Pearson's interval; ``share * n`` and ``n`` need not be whole.
+    """The ends of Clopper and Pearson's 95 % interval of a share of n; ``share * n`` and ``n`` need not be whole.
 
     Example:
         >>> low, high = binomial_interval(0.0, 25)
@@ -229,8 +230,9 @@ class Jackknifed(NamedTuple):
         measured = self._measured
         if self.units < 2 or len(measured) < 2:
             return math.inf
-        spread = float(np.sqrt((len(measured) - 1) * measured.var()))
-        return 0.0 if spread < _ROUNDING * max(1.0, abs(self.value)) * len(measured) else spread
+        # se² = (g - 1)/g Σ_k (v_(k) - mean)²
+        error = float(np.sqrt((len(measured) - 1) * measured.var()))
+        return 0.0 if error < _ROUNDING * max(1.0, abs(self.value)) * len(measured) else error
 
     @property
     def estimate(self) -> Estimate:
@@ -243,13 +245,14 @@ class Jackknifed(NamedTuple):
         if math.isnan(self.value):
             return Estimate(math.nan, math.nan, math.nan)
         error = self.standard_error
-        low, high = self.bounds
         if math.isinf(error):
-            low, high = (end if math.isfinite(end) else math.nan for end in self.bounds)
-            return Estimate(self.value, low, high)
+            # Too few units say nothing about others: the interval is the whole scale.
+            return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
         error *= student_factor(min(self.units, len(self._measured)))
-        interval_of = _INTERVALS.get(self.bounds, _symmetric_ends) if low <= self.value <= high else _symmetric_ends
-        return Estimate(self.value, *interval_of(self, error))
+        low, high = self.bounds
+        # A value outside its scale has no interval of the kind that ends there.
+        ends = _ENDS_BY_BOUNDS.get(self.bounds, _symmetric_ends) if low <= self.value <= high else _symmetric_ends
+        return Estimate(self.value, *ends(self, error))
 
     @property
     def as_mean(self) -> Array:
@@ -265,8 +268,8 @@ class Jackknifed(NamedTuple):
         """
         if np.isnan(self.left_out).any():
             return np.zeros((len(self.left_out), 2))
-        shares = self.value + (len(self.left_out) - 1) * (self.left_out.mean() - self.left_out)
-        return np.column_stack([shares, np.ones(len(shares))])
+        part_values = self.value + (len(self.left_out) - 1) * (self.left_out.mean() - self.left_out)
+        return np.column_stack([part_values, np.ones(len(part_values))])
 
     @property
     def _measured(self) -> Array:
@@ -286,25 +289,26 @@ def student_factor(units: float) -> float:
     return float(stdtrit(units - 1, 0.975) / ndtri(0.975))
 
 
-def _in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
+def _ends_in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
     """The ends of the interval of a metric from 0 to 1, by the binomial distribution with this standard error."""
     centre = min(max(metric.value - metric.bias, 0.0), 1.0)
     low = high = centre
     if error > 0 and 0 < centre < 1:
+        # n* = v (1 - v) / se²: as many independent observations are equally uncertain.
         low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
     # The largest share of all units that something may befall which befell none of these.
     unseen = 1.0 - _TAIL ** (1 / metric.units)
     return min(low, metric.value * (1 - unseen)), max(high, metric.value + (1 - metric.value) * unseen)
 
 
-def _from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
+def _ends_from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
     """The ends of the interval of a metric from 0 up, by the gamma distribution with this standard error."""
     from scipy.special import gammaincinv
 
     # x events of weight w have the sum x w and the variance x w²; one more, that was not seen, weighs 1/m.
     weight, variance, mean = 1 / metric.units, error**2, metric.value
     upper_mean, upper_variance = mean + weight, variance + weight**2
-    low = 0.0 if mean == 0 else mean
+    low = mean
     if mean > 0 and variance > 0:
         low = float(gammaincinv(mean**2 / variance, _TAIL)) * variance / mean
     return low, float(gammaincinv(upper_mean**2 / upper_variance, 1 - _TAIL)) * upper_variance / upper_mean
@@ -321,8 +325,8 @@ def _symmetric_ends(metric: Jackknifed, error: float) -> tuple[float, float]:
     return max(low, metric.bounds[0]), min(high, metric.bounds[1])
 
 
-# By the ends of the scale.
-_INTERVALS = {UNIT: _in_unit, COUNT: _from_zero}
+# The function that gives the ends of an interval, by the ends of the scale; of other scales it is `_symmetric_ends`.
+_ENDS_BY_BOUNDS = {UNIT: _ends_in_unit, COUNT: _ends_from_zero}
 
 
 def jackknifed_ratio(units: Array, bounds: Bounds = UNIT) -> Jackknifed:
@@ -355,13 +359,12 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
         Estimate(value=0.25, low=0.25, high=0.25)
     """
     low, high = after.bounds
-    largest = high - low
     return Jackknifed(
         value=after.value - before.value,
         left_out=after.left_out - before.left_out,
         units=min(before.units, after.units),
         bias=after.bias - before.bias,
-        bounds=SIGNED if math.isinf(largest) else (-largest, largest),
+        bounds=(low - high, high - low),
     )
 
 
@@ -423,15 +426,15 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
         >>> jackknife(recall, Parts.of(None, 3, seed=0)).left_out
         array([0.5, 1. , 0.5])
     """
-    # All parts, then all but one.
+    # All parts, then all but one, then halves: one call for all.
     weights = [np.ones((1, parts.parts)), 1.0 - np.eye(parts.parts)]
     if hull_seed is not None:
         weights.append(parts.halves(hull_seed))
     values = metric(np.concatenate(weights))
-    value, left_out, halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
-    halves = halves[~np.isnan(halves)]
-    # Too high by c m^-2/3, and on a half by 2^2/3 times that.
-    bias = (float(halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(halves) else 0.0
+    value, left_out, on_halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
+    on_halves = on_halves[~np.isnan(on_halves)]
+    # The metric is too high by c m^-2/3, and on a half by 2^2/3 times that.
+    bias = (float(on_halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(on_halves) else 0.0
     return Jackknifed(value, left_out, parts.units, bias)
 
 
@@ -484,10 +487,11 @@ def difference_estimate(before: Array, after: Array, metric: Metric) -> Estimate
         0.137
     """
     if metric.is_share and np.array_equal(before, after):
+        # The share of units that differ, none of which does.
         never = share_estimate(before * [0.0, 1.0])
         return Estimate(never.value, -never.high, never.high)
-    jackknifed = jackknifed_ratio(before, metric.bounds), jackknifed_ratio(after, metric.bounds)
-    return jackknifed_difference(*jackknifed).estimate
+    runs = jackknifed_ratio(before, metric.bounds), jackknifed_ratio(after, metric.bounds)
+    return jackknifed_difference(*runs).estimate
 
 
 def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:
@@ -514,8 +518,8 @@ def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64
     if isinstance(groups, np.ndarray):
         # Numbers already, as this function gives them: asked for every metric, names would take longest.
         return np.unique(groups, return_inverse=True)[1]
-    number: dict[Any, int] = {}
-    return np.array([number.setdefault(name, len(number)) for name in groups], dtype=np.int64)
+    number_of: dict[Any, int] = {}
+    return np.array([number_of.setdefault(name, len(number_of)) for name in groups], dtype=np.int64)
 
 
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:

@@ -79,11 +79,13 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         >>> [outcomes.gt for outcomes in outcomes_of(MatchedImages([image, image]))]
         [('missed',), ('missed',)]
     """
-    compares_labels = matched.label_matching != "ignore"
     outcomes = []
     for image, partners, counts in matched.by_image(IOU_THRESHOLD):
         iou = pairwise_iou(image.pred, image.gt)
-        mislabelled = _mislabelled(partners, counts, iou) if compares_labels else np.full(len(partners), -1)
+        # The reference box in the place of a box of the wrong label; -1, as of a box without a partner, is none.
+        mislabelled = np.full(len(partners), -1)
+        if matched.label_matching != "ignore":
+            mislabelled = _mislabelled_references(partners, counts, iou)
         pred = np.full(len(partners), WRONG_PLACE, dtype=object)
         pred[mislabelled >= 0] = WRONG_LABEL
         pred[~counts] = IGNORED
@@ -91,16 +93,17 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         gt = np.full(len(image.gt), MISSED, dtype=object)
         gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
         gt[partners[partners >= 0]] = FOUND
+        # A box has one of the two at most, whose IoU counts then in the place of the largest.
         references = np.maximum(partners, mislabelled)
         pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
         (paired,) = np.nonzero(references >= 0)
         pred_ious[paired] = gt_ious[references[paired]] = iou[paired, references[paired]]
-        other_labels = [None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()]
+        other_labels = [None if index < 0 else image.gt_labels[index] for index in mislabelled.tolist()]
         outcomes.append(BoxOutcomes(tuple(pred), tuple(gt), pred_ious, gt_ious, tuple(other_labels)))
     return outcomes
 
 
-def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
+def _mislabelled_references(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
     """The reference box that each predicted box without a partner would match if labels played no part, or -1.
 
     Args:
@@ -108,9 +111,11 @@ def _mislabelled(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Ar
         counts: which predicted boxes count.
         iou: of every pair.
     """
+    # Only pairs of boxes that both have no partner are left.
     is_free = ((partners < 0) & counts)[:, None] & ~np.isin(np.arange(iou.shape[1]), partners)
     free_iou = np.where(is_free, iou, 0.0)
     if not (free_iou >= IOU_THRESHOLD).any():
+        # Of nearly all images, which need no assignment then.
         return np.full(len(partners), -1)
     return match_batch(free_iou[None], IOU_THRESHOLD, matching="most_hits")[0]
 
@@ -145,15 +150,13 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         false_boxes = len(image.pred) - outcomes.pred.count(IGNORED) + broken
         return f"{summary}normal image, " + (f"{false_boxes} hallucinated" if false_boxes else "no box")
     summary += f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
-    for count, fate in (
-        (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
-        (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
-        (outcomes.gt.count(MISSED), "missed"),
-        (broken, "broken"),
-    ):
-        if count:
-            summary += f", {count} {fate}"
-    return summary
+    counts = {
+        "under a wrong label": outcomes.pred.count(WRONG_LABEL),
+        "in the wrong place": outcomes.pred.count(WRONG_PLACE),
+        "missed": outcomes.gt.count(MISSED),
+        "broken": broken,
+    }
+    return summary + "".join(f", {count} {outcome}" for outcome, count in counts.items() if count)
 
 
 def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
@@ -175,7 +178,16 @@ def drawn_answer(image: Prediction, outcomes: BoxOutcomes) -> list[tuple[Any, ..
 def drawn_boxes(
     boxes: Array, kind: str, labels: Sequence[str | None], *outcomes: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    """Corners, kind, label and outcome of each box that can be drawn: of the first :data:`MOST_BOXES` with an area.
+    """The boxes that can be drawn, those with an area among the first :data:`MOST_BOXES`.
+
+    Args:
+        boxes: ``(n, 4)``.
+        kind: of all of them, `ignored`, `reference` or `predicted`.
+        labels: of each box.
+        outcomes: further values of each box, one sequence for each; its outcome, if it has one.
+
+    Returns:
+        For each box its corners, kind, label and outcomes.
 
     Example:
         >>> import numpy as np

@@ -111,7 +111,7 @@ class Prediction:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         for boxes, values in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
-            n, count = len(getattr(self, boxes)), len(getattr(self, values))
+            n, count = len(fields[boxes]), len(fields[values])
             if n != count:
                 raise ValueError(
                     f"Expected {n} values for `{values}` of image {self.id!r}, got {count}. "
@@ -140,9 +140,10 @@ class Prediction:
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Prediction:
-        """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
+        """The image that :meth:`as_json` wrote; keys that are no field of it are passed over."""
         fields = {key: values[key] for key in cls.__slots__ if key in values}
         fields["pred_scores"] = [math.nan if score is None else score for score in fields.get("pred_scores", ())]
+        # JSON has lists where the fields are tuples; the other fields come into form by themselves.
         for name in ("asked", "sampled_rewards", "sampled_read", "sampled_boxes"):
             fields[name] = tuple(fields.get(name, ()))
         return cls(**fields)
@@ -158,6 +159,7 @@ def with_broken_boxes(image: Prediction) -> Prediction:
     """
     if not image.broken:
         return image
+    # A place counts the complete boxes before it, as `np.insert` takes it.
     places = [box.place for box in image.broken]
     labels = with_broken(image.pred_labels, image.broken, attrgetter("label"))
     scores = with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score"))
@@ -249,7 +251,7 @@ def is_read(boxes: Array, status: str) -> bool:
 
 
 def patients_of(images: Sequence[Prediction]) -> list[Any] | None:
-    """A name for the patient of every image; an image without a patient is its own. None if no image has a patient.
+    """A name for the patient of every image, in which an image without a patient is one; None if no image has any.
 
     Example:
         >>> patients_of([Prediction("a", 9, 9, patient="p"), Prediction("b", 9, 9)])
@@ -261,7 +263,7 @@ def patients_of(images: Sequence[Prediction]) -> list[Any] | None:
 
 
 def save_predictions(path: str | Path, images: Iterable[Prediction]) -> None:
-    """Write one image a line as JSON."""
+    """Write the images to a file, a JSON object in each line."""
     with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for image in images:
             file.write(json.dumps(image.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
@@ -285,7 +287,7 @@ def load_predictions(path: str | Path) -> list[Prediction]:
         )
     images: dict[str, Prediction] = {}
     fix = "Make the file anew with `grounding-rewards evaluate`."
-    for number, content in read_json_lines(file, fix):
+    for line, content in read_json_lines(file, fix):
         try:
             if "pred" not in content:
                 raise ValueError("it has no `pred`, as a log that is not evaluated yet")
@@ -294,7 +296,7 @@ def load_predictions(path: str | Path) -> list[Prediction]:
                 raise ValueError(f"{image.id!r} is there already")
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"Expected an image of its own in line {number} of {str(file)!r}, got {content!r:.80} ({error}). {fix}"
+                f"Expected an image of its own in line {line} of {str(file)!r}, got {content!r:.80} ({error}). {fix}"
             ) from error
         images[image.id] = image
     return list(images.values())

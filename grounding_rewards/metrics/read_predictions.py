@@ -14,14 +14,10 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import OPTIONAL_BOX_COLUMNS, image_id, patient_of
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.metrics.prediction import UNNAMED, Prediction, is_read
-from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.box_reward import Explanation
 from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import READING, GroundingReward, get_reward, score_batches
-
-#: What every image is scored with, beside the reward that the evaluation is about.
-SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Of the answers; more is likelier a wrong box format or a broken log than a model's failures.
 _MOST_UNREAD = 0.1
@@ -43,7 +39,7 @@ def read_predictions(
             `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`, and the prompt, see
             :func:`question_of`.
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
-            reward is kept, and whether they can be read.
+            reward is kept, whether they can be read, and how many boxes they have.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
 
     Raises:
@@ -64,13 +60,19 @@ def read_predictions(
     rewards = [reward, *rewards_beside(reward)]
     # Every text is read once for all of them.
     batches = score_batches(rewards, [answers[0] for answers in texts], **columns)
-    values = {spec.name: batch.reward.tolist() for spec, batch in zip(rewards, batches, strict=True)}
+    values = {scored_by.name: batch.reward.tolist() for scored_by, batch in zip(rewards, batches, strict=True)}
     samples = _sampled_answers(columns, [answers[1:] for answers in texts], reward)
     predictions = []
     for k, (image, parsed, reason) in enumerate(zip(images, batches[0].parsed(), batches[0].reasons(), strict=True)):
         prediction = replace(
             image,
-            **_prediction(parsed, reason),
+            pred=parsed.boxes,
+            pred_labels=parsed.labels,
+            pred_scores=np.array(parsed.scores, dtype=np.float64),  # numpy reads None as NaN
+            status=parsed.status,
+            reason=reason,
+            rejected=dict(parsed.rejected),
+            broken=parsed.broken,
             text=completion_text(texts[k][0]),
             rewards={name: values[name][k] for name in sorted(values)},
             sampled_rewards=tuple(sample.reward for sample in samples[k]),
@@ -85,11 +87,11 @@ def rewards_beside(reward: GroundingReward) -> list[GroundingReward]:
     """R1 … R5 with their default parameters, less the one of this reward's name; they read texts as this reward does.
 
     Example:
-        >>> [spec.name for spec in rewards_beside(get_reward("R3", beta=2.0))]
+        >>> [other.name for other in rewards_beside(get_reward("R3", beta=2.0))]
         ['R1', 'R2', 'R4', 'R5']
     """
     reading = {setting: getattr(reward, setting) for setting in READING}
-    return [replace(get_reward(name), **reading) for name in SIDE_BY_SIDE if name != reward.name]
+    return [replace(get_reward(name), **reading) for name in SPECIFICATION_REWARDS if name != reward.name]
 
 
 def _sampled_answers(
@@ -130,12 +132,12 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
     return images
 
 
-def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) -> None:
+def require_columns(rows: Sequence[Mapping[str, Any]], row_names: Sequence[str]) -> None:
     """Refuse rows without boxes, width or height, which every measure needs.
 
     Args:
-        rows: one an image.
-        places: where each is, for the message.
+        rows: one for each image.
+        row_names: where each stands, such as `row 3`, for the message.
 
     Raises:
         ValueError: rows lack `boxes`, `width` or `height`; the first three are named.
@@ -143,10 +145,10 @@ def require_columns(rows: Sequence[Mapping[str, Any]], places: Sequence[str]) ->
     for column in ("boxes", "width", "height"):
         lacking = [k for k, row in enumerate(rows) if row.get(column) is None]
         if lacking:
-            named = first_of([f"{places[k]} (id {rows[k].get('id', '-')})" for k in lacking])
+            first_rows = first_of([f"{row_names[k]} (id {rows[k].get('id', '-')})" for k in lacking])
             raise ValueError(
-                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: {named}. "
-                "Add it, or name the dataset that has it with --dataset."
+                f"Expected a column `{column}` for every image, got none for {len(lacking)} of {len(rows)}: "
+                f"{first_rows}. Add it, or name the dataset that has it with --dataset."
             )
 
 
@@ -175,7 +177,7 @@ def named_labels(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """The labels that each question names, in whatever words.
+    """The labels that each question names, in upper or lower case, in the order of the alphabet.
 
     Args:
         questions: of :func:`question_of`; None asks for nothing by name.
@@ -185,7 +187,7 @@ def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list
         >>> asked_labels(["find each nodule.", "find any mass, nodule.", None], ["mass", "nodule", ""])
         [('nodule',), ('mass', 'nodule'), ()]
     """
-    # A label of blanks is in every question.
+    # A label of blanks would be in every question.
     legal = sorted(label for label in map(str, labels) if label.strip())
 
     @cache
@@ -216,11 +218,11 @@ def question_of(row: Mapping[str, Any]) -> str | None:
 
 
 def _words(content: Any) -> str:
-    """The text of a prompt, of messages or of the parts of one; empty for anything else."""
+    """The text of a prompt, which may be a text, messages, or a message's parts; empty for anything else."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
-        # The answer is no part of the question.
+        # A message or a part of one; the model's answer is no part of the question.
         is_answer = content.get("role") == "assistant"
         return "" if is_answer else _words(content.get("content") or content.get("text"))
     # A table read from parquet has arrays of messages.
@@ -231,7 +233,11 @@ def _words(content: Any) -> str:
 
 
 def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: tuple[str, ...]) -> Prediction:
-    """The image of a row with an answer that has no box; `name` is its id where the row states no id."""
+    """The image of a row with an answer that has no box.
+
+    `name` is its id where the row states no id; `question` and `asked` are the words of its prompt, and the labels that
+    these name.
+    """
     image = row.get("image_path")
     return Prediction(
         id=image_id(row, name),
@@ -250,21 +256,11 @@ def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: t
     )
 
 
-def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
-    """The fields of a :class:`Prediction` that say how its answer was read."""
-    return {
-        "pred": parsed.boxes,
-        "pred_labels": parsed.labels,
-        "pred_scores": np.array(parsed.scores, dtype=np.float64),  # numpy reads None as NaN
-        "status": parsed.status,
-        "reason": reason,
-        "rejected": dict(parsed.rejected),
-        "broken": parsed.broken,
-    }
-
-
 def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The columns in which every row has a value, and `OPTIONAL_BOX_COLUMNS`, with None for a row without a value."""
+    """The columns that rewards can read, by name, a value for each row.
+
+    They are those in which every row has a value, and `OPTIONAL_BOX_COLUMNS`, with None for a row without a value.
+    """
     columns = {}
     for name in dict.fromkeys(chain.from_iterable(rows)):
         values = [row.get(name) for row in rows]

@@ -100,6 +100,7 @@ def is_right(image: Prediction, reward: GroundingReward) -> bool:
         >>> is_right(image, get_reward("R3")), is_right(image, get_reward("R3", iou_threshold=0.9))
         (True, False)
     """
+    # On a normal image an answer without boxes is right only if it says that there is nothing.
     if image.broken or not (len(image.pred) or len(image.gt) or image.status == "empty"):
         return False
     explained = reward.explain(
@@ -126,10 +127,9 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
         return False
     if not len(before.pred) and not len(after.pred):
         return (before.status == "empty") == (after.status == "empty")
+    # Broken and invalid boxes match nothing: only their number is compared.
     valid_before, valid_after = valid_boxes(pair.moved), valid_boxes(after.pred)
-    broken_before = (~valid_before).sum() + len(before.broken)
-    broken_after = (~valid_after).sum() + len(after.broken)
-    if broken_before != broken_after:
+    if (~valid_before).sum() + len(before.broken) != (~valid_after).sum() + len(after.broken):
         return False
     # The moved first answer stands for the reference; nothing is demanded of its boxes that were moved off the image.
     is_kept = valid_before & pair.kept
@@ -171,18 +171,19 @@ def robustness_estimates(
     was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
     is_right_after = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
     changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
-    numerators_and_denominators = {
+    # By key the numerators and denominators of each image.
+    fractions = {
         "accuracy": (is_right_after, np.ones(len(pairs))),
         "attack_success_rate": (changed, np.ones(len(pairs))),
         "broken_share": (was_right & ~is_right_after, was_right),
         "mean_iou": (ious.sum(axis=1), is_box.sum(axis=1)),
     }
-    sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in numerators_and_denominators.items()}
+    sums = {key: np.column_stack(fraction).astype(np.float64) for key, fraction in fractions.items()}
     metrics = {key: Metric(heading, "", is_share=key != "mean_iou") for key, heading in ROBUSTNESS_METRICS.items()}
     return ratio_estimates(sums, metrics, groups)
 
 
 def _labels(image: Prediction, mask: np.ndarray) -> list[str]:
-    """The labels of the predicted boxes in the mask, with a word for none."""
+    """The labels of the predicted boxes for which the mask is set, `no label` for a box without one."""
     # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
     return [label or "no label" for label, is_member in zip(image.pred_labels, mask, strict=True) if is_member]

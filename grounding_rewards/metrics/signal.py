@@ -445,8 +445,8 @@ there are findings and boxes, and every answer earns 0.
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         elif not misreading:
             misreading = str(warning.message).removeprefix(f"{reward.name}: ")
-    configured, *others = [_reward_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
-    best, recommendation = recommend(configured, others)
+    configured, *other_signals = [_reward_signal(variant.name, groups[variant.name], units, iou) for variant in rewards]
+    best, recommendation = recommend(configured, other_signals)
     if misreading:
         best = configured.name
         recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
@@ -457,7 +457,7 @@ there are findings and boxes, and every answer earns 0.
     gains[np.isnan(mean_ious)] = 0.0
     return SignalReport(
         configured=configured,
-        tried=tuple(others),
+        tried=tuple(other_signals),
         groups=len(sizes),
         completions=int(sizes.sum()),
         size=int(np.bincount(sizes).argmax()),

@@ -1,9 +1,8 @@
-"""Pairs of predicted and reference boxes on one image.
+"""Hits of predicted and reference boxes on one image.
 
-Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
-are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
-and that an ignored region excuses does not count, as in the rewards. These are the rules of
-:class:`grounding_rewards.metrics.detection.MatchedImages`, here image by image, so that the two can be compared.
+Hits from an IoU on are as many as there can be. A predicted box that is no hit and that an ignored region excuses does
+not count, as in the rewards. These are the rules of :class:`grounding_rewards.metrics.detection.MatchedImages`, here
+image by image, so that the two can be compared.
 """
 
 from typing import NamedTuple
@@ -21,23 +20,12 @@ from grounding_rewards.overlap import pairwise_iou
 class BoxPairs(NamedTuple):
     """Of one image with m reference and n predicted boxes.
 
-    ious: ``(m,)`` IoU of each reference box with its partner, 0 without one.
-    partners: ``(m,)`` index of the partner among the predicted boxes, -1 without one.
     image: with its answer.
     overlaps: ``(n, m)`` IoU of each predicted with each reference box, 0 where their labels are compared and disagree.
     """
 
-    ious: Array
-    partners: NDArray[np.int64]
     image: Prediction
     overlaps: Array
-
-    @property
-    def pred_ious(self) -> Array:
-        """The IoU of each predicted box with its partner, ``(n,)``, 0 without one."""
-        ious, paired = np.zeros(len(self.overlaps)), self.partners >= 0
-        ious[self.partners[paired]] = self.ious[paired]
-        return ious
 
     def found(self, iou_threshold: float) -> NDArray[np.int64]:
         """The reference box, ``(n,)``, that each predicted box is right about from this IoU on, -1 for none."""
@@ -45,7 +33,7 @@ class BoxPairs(NamedTuple):
 
     def hits(self, iou_threshold: float) -> NDArray[np.bool_]:
         """Which reference boxes, ``(m,)``, a predicted box is right about from this IoU on."""
-        return np.isin(np.arange(len(self.ious)), self.found(iou_threshold))
+        return np.isin(np.arange(len(self.image.gt)), self.found(iou_threshold))
 
     def counted(self, iou_threshold: float) -> NDArray[np.bool_]:
         """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region excuses."""
@@ -60,8 +48,4 @@ def pair_image(image: Prediction, label_matching: str = "ignore") -> BoxPairs:
     if label_matching != "ignore":
         codes = LabelCodes.of(image.pred_labels, image.gt_labels, label_matching)
         overlaps = np.where(codes.agree(codes.pred[:, None], codes.gt), overlaps, 0.0)
-    of_pred = match_batch(overlaps[None], 0.0, matching="hungarian")[0]
-    ious, partners = np.zeros(len(image.gt)), np.full(len(image.gt), -1, dtype=np.int64)
-    (i,) = np.nonzero(of_pred >= 0)
-    ious[of_pred[i]], partners[of_pred[i]] = overlaps[i, of_pred[i]], i
-    return BoxPairs(ious, partners, image, overlaps)
+    return BoxPairs(image, overlaps)

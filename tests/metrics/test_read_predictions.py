@@ -7,8 +7,9 @@ import pytest
 
 from grounding_rewards import get_reward
 from grounding_rewards.metrics.baselines import baseline_systems
-from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, read_predictions, reading_notes, reference_images
+from grounding_rewards.metrics.read_predictions import read_predictions, reading_notes, reference_images
 from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from tests.tables import table
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
@@ -52,8 +53,8 @@ def test_answers_are_read_scored_and_kept() -> None:
 def test_all_five_rewards_stand_side_by_side() -> None:
     images = read_predictions(ROWS, [[HIT], ["[]"]], REWARD)
     for image in images:
-        assert set(image.rewards) == set(SIDE_BY_SIDE)
-        expected = {name: get_reward(name).score(image.pred, image.gt) for name in SIDE_BY_SIDE}
+        assert set(image.rewards) == set(SPECIFICATION_REWARDS)
+        expected = {name: get_reward(name).score(image.pred, image.gt) for name in SPECIFICATION_REWARDS}
         assert image.rewards == pytest.approx(expected)
 
 
