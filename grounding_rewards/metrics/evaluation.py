@@ -390,8 +390,10 @@ def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Me
     differences = {}
     for key, metric in after.metrics.items():
         if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
-            sums = [intervals.sum_by_group(answers.sums([key])[key], groups) for answers in (before, after)]
-            differences[key] = intervals.difference_estimate(*sums, metric)
+            before_sums, after_sums = (
+                intervals.sum_by_group(answers.sums([key])[key], groups) for answers in (before, after)
+            )
+            differences[key] = intervals.difference_estimate(before_sums, after_sums, metric)
     return differences
 
 

@@ -499,9 +499,10 @@ def _pair_sums(
     """
     other_images, own_credit = partner[:, 1:], credit_here[:, :, 0]
     # Twice the kernel φ over the number of partners: every pair is here twice, from either image, and adds once.
-    kernel = own_credit[:, :, None] + own_credit[:, other_images] - credit_here[:, :, 1:] - credit_there[:, :, 1:]
-    kernel /= other_images.shape[1]
-    divisors = (divisor[:, :, None] + divisor[:, other_images]) / other_images.shape[1]
+    own_sum = own_credit[:, :, None] + own_credit[:, other_images]
+    partners_per_image = other_images.shape[1]
+    kernel = (own_sum - credit_here[:, :, 1:] - credit_there[:, :, 1:]) / partners_per_image
+    divisors = (divisor[:, :, None] + divisor[:, other_images]) / partners_per_image
     pair_sums = np.stack([kernel.sum(axis=2), divisors.sum(axis=2)], axis=2)
     is_same_patient = patient[:, :, None] == patient[:, other_images]
     if is_same_patient.any():
