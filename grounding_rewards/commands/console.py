@@ -152,11 +152,7 @@ def stage_progress(first_stage: str = "") -> Iterator[Callable[..., None]]:
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        speed_estimate_period=_SPEED_PERIOD,
-        disable=not console.is_terminal,
+        *columns, console=console, transient=True, speed_estimate_period=_SPEED_PERIOD, disable=not console.is_terminal
     ) as bar:
         task = bar.add_task(first_stage, total=None)
 

@@ -38,12 +38,7 @@ from grounding_rewards.rewards.box_reward import (
     check_fields,
     parameter,
 )
-from grounding_rewards.rewards.completions import (
-    box_tokens,
-    check_completion_texts,
-    completion_text,
-    decoded,
-)
+from grounding_rewards.rewards.completions import box_tokens, check_completion_texts, completion_text, decoded
 from grounding_rewards.rewards.controls import TextReward
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.registry import TEXT_CONTROLS, check_parameters, make_box_reward, name_of, takes

@@ -57,9 +57,7 @@ def render_page(result: StudyResult) -> str:
         title=f"Which reward? {result.study.name}",
         subtitle=summary,
         opening=[caveats] if caveats else [],
-        sections=[
-            Section("Every arm", [arms_table(result)], ARMS_NOTE.format(margin=result.study.equivalence)),
-        ],
+        sections=[Section("Every arm", [arms_table(result)], ARMS_NOTE.format(margin=result.study.equivalence))],
         footer="Intervals and p are Student's, over initial checkpoints; from a single checkpoint over its runs. "
         f"{ROWS} has every metric on every set, and intervals over patients.",
     ).render()

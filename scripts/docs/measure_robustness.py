@@ -81,10 +81,7 @@ def main() -> None:
     reward = get_reward(arguments.reward)
     with stage_progress() as on_progress:
         points = robustness(model, processor, images, reward, max_new_tokens=64, batch_size=50, on_progress=on_progress)
-    tables = {
-        "what corruptions do": meanings(),
-        "measured": table(points),
-    }
+    tables = {"what corruptions do": meanings(), "measured": table(points)}
     if arguments.output is None:
         print("\n\n".join(tables.values()))
         return

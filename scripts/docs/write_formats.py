@@ -180,12 +180,7 @@ ALSO_READ = (
         '[{"bbox_2d": [202, 162, 403, 487], "label": "mass"}]',
         "XiaomiMiMo/MiMo-VL: grounding.ipynb; modelscope/ms-swift: templates/qwen.py, read",
     ),
-    (
-        "MiniMax-M3",
-        "kimi-vl",
-        '[{"box": [0.2, 0.2, 0.4, 0.6], "label": "mass"}]',
-        "second hand: programs that call it",
-    ),
+    ("MiniMax-M3", "kimi-vl", '[{"box": [0.2, 0.2, 0.4, 0.6], "label": "mass"}]', "second hand: programs that call it"),
     ("HunyuanOCR", "qwen-vl", "mass(200,200),(400,600)", "second hand: programs that call it"),
     (
         "MedGemma 1.5 on images that are padded to a square first, as in Google's notebook",

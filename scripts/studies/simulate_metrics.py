@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.formatting import format_value
 from grounding_rewards.common.numeric import Array
-from grounding_rewards.metrics.average_precision import (
-    RankingMetrics,
-    mean_average_precision,
-    rank_boxes,
-)
+from grounding_rewards.metrics.average_precision import RankingMetrics, mean_average_precision, rank_boxes
 from grounding_rewards.metrics.comparison import swap_p_values
 from grounding_rewards.metrics.detection import CLASS_MEAN_IOU, MatchedImages, class_mean_iou_estimate
 from grounding_rewards.metrics.intervals import Estimate, ratio_estimates, ratios, sum_by_group

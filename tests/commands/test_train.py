@@ -49,10 +49,7 @@ def places(no_weights, tmp_path_factory):
 
     whole = synthetic_dataset("train", 4)
     place, words = {"type": "image", "text": None}, {"type": "text", "text": "Find every mass."}
-    for name, parts in (
-        ("two_places", [place, place, words]),
-        ("no_place", [words]),
-    ):
+    for name, parts in (("two_places", [place, place, words]), ("no_place", [words])):
         # the last row alone, but for a fault of all
         contents = [parts if k == 3 or name == "no_place" else [place, words] for k in range(4)]
         prompts = [[{"role": "user", "content": content}] for content in contents]

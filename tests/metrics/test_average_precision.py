@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 
 from grounding_rewards.metrics import average_precision as metric
-from grounding_rewards.metrics.average_precision import (
-    COCO_THRESHOLDS,
-    RankedImages,
-    query_ap_sums,
-    rank_boxes,
-)
+from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, RankedImages, query_ap_sums, rank_boxes
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import AveragePrecisionReward

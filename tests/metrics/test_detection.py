@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 
 from grounding_rewards.metrics.average_precision import rank_boxes
-from grounding_rewards.metrics.detection import (
-    IMAGE_SIZES,
-    MatchedImages,
-    label_groups,
-    reference_sums,
-)
+from grounding_rewards.metrics.detection import IMAGE_SIZES, MatchedImages, label_groups, reference_sums
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.prediction import Prediction
 from grounding_rewards.overlap import pairwise_iou

@@ -110,11 +110,7 @@ def test_what_is_no_text_earns_nothing(completion):
 
 @pytest.mark.parametrize(
     ("completion", "named"),
-    [
-        *table("rewards/cases", "what_no_trainer_hands_over_is_refused"),
-        (b"[]", "bytes"),
-        (object(), "object"),
-    ],
+    [*table("rewards/cases", "what_no_trainer_hands_over_is_refused"), (b"[]", "bytes"), (object(), "object")],
 )
 def test_what_no_trainer_hands_over_is_refused(completion, named):
     with pytest.raises(ValueError, match=f"Expected texts or messages for `completions`, got {named} for completion 1"):
