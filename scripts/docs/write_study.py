@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: The folders of the page, in docs/study.
-FAULTS_STUDY, LONG_STUDY, REAL_STUDY, NIH_FINDINGS = "faults", "faults_long", "faults_real", "nih_findings"
+FAULTS_STUDY, LONG_STUDY, LONG_AGAIN = "faults", "faults_long", "faults_long_anew"
+REAL_STUDY, NIH_FINDINGS = "faults_real", "nih_findings"
 #: What each kind of checkpoint of the study was taught to do wrong.
 FAULTS = {
     "loose": "boxes too wide, above an IoU of 0.5",
@@ -121,7 +122,7 @@ def main() -> None:
         margin=result.study.equivalence,
         signal=signal_record(result, folder, columns),
         advice=advice(result, columns),
-        long=longer_runs(arguments.studies / LONG_STUDY),
+        long=longer_runs(arguments.studies / LONG_STUDY, arguments.studies / LONG_AGAIN),
         real=real_radiographs(arguments.studies / REAL_STUDY),
         findings=real_findings(arguments.studies / NIH_FINDINGS),
         parameters=parameters(),
@@ -601,45 +602,59 @@ def signal_reports(path: Path) -> list[SignalReport]:
 # Beside the study of faults
 
 
-def longer_runs(folder: Path) -> str:
-    """The study of three times as many steps: the deciding metrics after each third, and what the later ones added."""
-    result = analyse(read_study(folder, fewest=1))
-    write_rows(result, folder)
-    columns = columns_of(result)
-    steps = sorted({row.step for row in result.table if row.arm is not None})
+def longer_runs(folder: Path, again: Path) -> str:
+    """The study of three times as many steps: the deciding metrics after each third, and what the later ones added.
+
+    Args:
+        folder: of the study.
+        again: of its runs from checkpoints that were taught again, whose rows are marked.
+    """
+    results = {"": analyse(read_study(folder, fewest=1)), " †": analyse(read_study(again, fewest=1))}
+    for path, result in zip((folder, again), results.values(), strict=True):
+        write_rows(result, path)
+    columns = columns_of(results[""])
+    steps = sorted({row.step for row in results[""].table if row.arm is not None})
     header = [""]
     for column in columns:
         header += [f"{column.heading} at {steps[0]}, {steps[1]}, {steps[2]}", "later"]
     rows = []
-    for name in arm_names(result):
-        row = [f"{name} ◦" if any(arm.is_control for arm in result.arms if arm.key.arm == name) else name]
-        for column in columns:
-            if arm_of(result, column.start, name) is None:
-                row += ["", ""]
-                continue
-            of_arm = [
-                model
-                for model in result.table
-                if (model.start, model.arm, model.measure) == (column.start, name, column.measure)
-            ]
-            row.append(", ".join(format_value(model.metric.value) for model in of_arm))
-            row.append(estimate_text(compare_rows(of_arm[-1:], of_arm[:1]).patients))
-        rows.append(row)
-    before = "; ".join(
-        f"{column.heading} {format_value(result.starts[column.start][column.measure].value)}" for column in columns
-    )
-    last = {arm.key.arm: arm.metrics[columns[0].measure].value for arm in result.of_start(columns[0].start)}
-    runs = [run for of_arm in result.study.arms.values() for run in of_arm]
-    begun = {run.start for run in runs}
+    for mark, result in results.items():
+        for name in arm_names(result):
+            is_control = any(arm.is_control for arm in result.arms if arm.key.arm == name)
+            row = [f"{name} ◦{mark}" if is_control else f"{name}{mark}"]
+            for column in columns:
+                if arm_of(result, column.start, name) is None:
+                    row += ["", ""]
+                    continue
+                of_arm = [
+                    model
+                    for model in result.table
+                    if (model.start, model.arm, model.measure) == (column.start, name, column.measure)
+                ]
+                row.append(", ".join(format_value(model.metric.value) for model in of_arm))
+                row.append(estimate_text(compare_rows(of_arm[-1:], of_arm[:1]).patients))
+            rows.append(row)
+    before = []
+    for column in columns:
+        values = [
+            f"{format_value(result.starts[column.start][column.measure].value)}{mark}"
+            for mark, result in results.items()
+            if column.start in result.starts
+        ]
+        before.append(f"{column.heading} {', '.join(values)}")
+    of_start = results[""].of_start(columns[0].start)
+    last = {arm.key.arm: arm.metrics[columns[0].measure].value for arm in of_start}
+    names = {(key.start, key.arm) for result in results.values() for key in result.study.arms}
+    declared = {(key.start, key.arm) for key in [*results[""].study.arms, *results[""].study.left_out]}
     return _LONG.format(
-        runs=len(runs),
-        declared=len(runs) + sum(name.partition("--")[0] in begun for name in result.study.missing),
+        runs=len(names),
+        declared=len(declared),
         steps=f"{steps[0]}, {steps[1]} and {steps[2]}",
         first=steps[0],
-        before=before,
+        before="; ".join(before),
         table=markdown_table(header, rows),
         behind=f"{last['R4'] - last['R1']:.2f}",
-        rows=f"[{ROWS}]({folder.parent.name}/{folder.name}/{ROWS})",
+        rows=" and ".join(f"[{path.name}]({path.parent.name}/{path.name}/{ROWS})" for path in (folder, again)),
     )
 
 
@@ -738,8 +753,10 @@ def parameters() -> str:
 _LONG = """\
 The same arms and images, after {steps} steps, one run of an arm from each of two checkpoints of one seed
 ({before}):
-{runs} of {declared} runs are there. "Later" is what the steps after {first} added, with its interval over images, which
-says nothing of another training. Every metric: {rows}.
+{runs} of {declared} runs are there. † marks runs from checkpoints taught again with the same settings on another
+processor, whose rounding makes other weights of them. "Later" is what the steps after {first} added, with its interval
+over images, which says nothing of another training. Every metric:
+{rows}.
 
 {table}
 
