@@ -15,89 +15,13 @@ from grounding_rewards.prepare.examples import make_plan
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
 from tests.conftest import write_lines
+from tests.tables import table
 
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
 
 IMAGE = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
 OTHER = {"file": "b.png", "width": 40, "height": 30, "boxes": [], "labels": [], "split": "test"}
-TWO_READERS = {"reader_boxes": [[[1, 2, 20, 25]], []], "reader_labels": [["mass"], []]}
-# Of one name in every process, as the names of the tests have to be.
-GONE = type("GONE", (), {})
-
-SOUND = [
-    {},
-    {"boxes": [], "labels": []},
-    # the whole image, and past its edge by rounding alone
-    {"boxes": [[0, 0, 40, 30.0000001]]},
-    {"patient_id": float("nan")},
-    {"split": None},
-    {"id": 7},
-    {"prompt": "Where is the mass?"},
-    {"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}]},
-    {"width": 40.0},
-    {"width": GONE, "height": GONE},
-    # the image was twice as large
-    {"width": 80, "height": 60},
-    {"ignore_boxes": [[0, 0, 5, 5]]},
-    {"ignore_boxes": None, "reader_boxes": None, "phrases": None, "readers": None, "read_by": None},
-    {"phrases": ["a mass on the left"]},
-    TWO_READERS,
-    {"resized_width": 28, "resized_height": 28},
-    {"age": 63, "view": "PA", "site": {"id": 1}, "tags": []},
-]
-
-BAD = [
-    # boxes
-    {"boxes": [[1, 2, 50, 25]]},
-    {"boxes": [[1, 2, 1, 25]]},
-    {"boxes": [[20, 2, 1, 25]]},
-    {"boxes": [[1, 2, float("nan"), 25]]},
-    {"boxes": [[1, 2, 20]]},
-    {"boxes": [[1, 2, 20, "25"]]},
-    {"boxes": [[1, 2, 20, None]]},
-    {"boxes": "none"},
-    {"boxes": None},
-    {"boxes": GONE},
-    {"ignore_boxes": [[1, 2, 50, 25]]},
-    {"ignore_boxes": "none"},
-    # labels
-    {"labels": []},
-    {"labels": None},
-    {"labels": GONE},
-    {"labels": "mass"},
-    {"labels": [5]},
-    # sizes
-    {"width": 0},
-    {"width": "40"},
-    {"width": None},
-    {"width": 30, "height": 40},
-    {"width": 55},
-    {"resized_width": "wide"},
-    # images
-    {"file": "gone.png"},
-    {"file": None},
-    {"file": GONE},
-    # prompts and phrases
-    {"prompt": " "},
-    {"prompt": 5},
-    {"prompt": [{"role": "user"}]},
-    {"phrases": ["one", "two"]},
-    {"phrases": "one"},
-    # readers
-    {"readers": ["A"]},
-    {**TWO_READERS, "reader_boxes": []},
-    {**TWO_READERS, "reader_boxes": [[[1, 2, 50, 25]], []]},
-    {**TWO_READERS, "reader_boxes": [[], None]},
-    {**TWO_READERS, "reader_labels": [[], []]},
-    {"reader_labels": [["mass"]]},
-    {"box_format": {"syntax": "json"}},
-    # names that training leaves free
-    {"completions": "x"},
-    # lines
-    "{",
-    "[]",
-]
 
 
 def verdicts(root):
@@ -127,7 +51,7 @@ def folder(tmp_path):
 
     def write(change):
         if isinstance(change, dict):
-            change = json.dumps({key: value for key, value in (IMAGE | change).items() if value is not GONE})
+            change = json.dumps({key: value for key, value in (IMAGE | change).items() if value != "<gone>"})
         path = write_lines(tmp_path / "annotations.jsonl", [OTHER, {**IMAGE, "id": "good"}])
         path.write_text(f"{change}\n{path.read_text()}")
         return tmp_path
@@ -135,12 +59,12 @@ def folder(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("row", SOUND, ids=str)
+@pytest.mark.parametrize("row", table("data/tables", "sound_rows"), ids=str)
 def test_sound_rows_pass_everywhere(folder, row):
     assert verdicts(folder(row)) == {"doctor": "", "loader": "", "prepare": ""}
 
 
-@pytest.mark.parametrize("row", BAD, ids=str)
+@pytest.mark.parametrize("row", table("data/tables", "bad_rows"), ids=str)
 def test_bad_rows_pass_nowhere(folder, row):
     found = verdicts(folder(row))
     assert all(found.values()), found
