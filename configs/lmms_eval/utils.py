@@ -9,8 +9,9 @@ from typing import Any
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.detection import MatchedImages
-from grounding_rewards.metrics.read_predictions import SIDE_BY_SIDE, read_predictions
+from grounding_rewards.metrics.read_predictions import read_predictions
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 REWARD = get_reward("R4")
 #: Out of those of `grounding-rewards evaluate`, under the same names.
@@ -69,7 +70,7 @@ def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[flo
     annotated_images = read_predictions([row], [[results[0] if results else ""]], REWARD)
     sums = MatchedImages(annotated_images).sums()
     return {
-        **{name: (annotated_images[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},
+        **{name: (annotated_images[0].rewards[name], 1.0) for name in SPECIFICATION_REWARDS},
         **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in METRICS},
     }
 

@@ -600,7 +600,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
     """The boxes in a member under a box key, or the reasons why there are none.
 
     It is a list of numbers, two corner points, a list of either, any of these in a string, or an object that names
-    corners. Boxes of findings in an object go to the collector, which is also told of a stated negative.
+    corners. Boxes of findings in an object go to the collector, which is also told of a no-finding statement.
     """
     if member is None:
         collector.stated_empty = True
@@ -663,7 +663,7 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
 
 
 def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_key: bool) -> list[_BoxOrReason]:
-    """The one box in a list of scalars, or the reason why it is none; nothing for prose and for a stated negative.
+    """The one box in a list of scalars, or the reason why it is none; nothing for prose and for a no-finding statement.
 
     A list that begins with a word is prose unless its key holds boxes.
     """
