@@ -193,6 +193,8 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
         return AnswerSpan("", cut_off=True, thought=True)
     if marks is None:
         return AnswerSpan(text, ended=ended)
+    # `thought` is True from here on: there are marks, be it of thinking or of an answer alone. The end of thinking is 0
+    # where no mark closes it.
     thinking_end = marks.thinking_end
     before_thinking = ""
     if marks.first_thinking is not None and marks.first_thinking < thinking_end:
@@ -203,17 +205,17 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
         tag_start, start = marks.answer
         close_start, close_end = marks.answer_close or (end, end)
         content = text[start:close_start]
-        around = before_thinking + text[thinking_end:tag_start] + text[close_end:]
+        around = before_thinking + text[thinking_end:tag_start] + text[max(close_end, thinking_end) :]
         closed = marks.answer_close is not None
         cut_off = not closed and not content.strip()
         return AnswerSpan(content, closed=closed, cut_off=cut_off, ended=ended, around=around, thought=True)
     if scope == "answer" and marks.answer_end is not None:
         # The tag that opens the answer is missing.
         end = marks.answer_end
-    # Thinking that opens behind the answer ends it, and is cut off itself.
-    cut_off = marks.open_thinking is not None and marks.open_thinking < end
-    if marks.open_thinking is not None and cut_off:
-        end = marks.open_thinking
+    cut_off = False
+    if marks.open_thinking is not None and marks.open_thinking < end:
+        # Thinking that opens behind the answer ends it, and is cut off itself.
+        cut_off, end = True, marks.open_thinking
     return AnswerSpan(text[thinking_end:end], cut_off=cut_off, ended=ended, around=before_thinking, thought=True)
 
 

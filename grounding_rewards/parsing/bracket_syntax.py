@@ -303,13 +303,13 @@ class _Scan:
                 # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
                 self._reject("wrong_count")
             elif has_nothing_from_brackets and any(map(str.isalpha, content)):
-                # "<box>[none]</box>"
-                self._read_bare(content.strip("[] \n"))
+                # "<box>[[none]]</box>": the outer bracket was read as a group without numbers.
+                self._read_bare(content)
         self.box_tag = None
 
     def _read_bare(self, content: str) -> None:
-        """Read text between box tags that has no brackets: numbers, or words that say that there is nothing."""
-        if content.strip(" .\n").casefold() in NOTHING:
+        """Read text between box tags that has no box in brackets: numbers, or words that say that there is nothing."""
+        if content.strip(" .\n[]").casefold() in NOTHING:
             self.collector.stated_empty = True
             # "<ref>large left effusion</ref><box>none</box>" says both.
             self.collector.asserted |= asserts_finding(self._own_label() or "")
