@@ -343,15 +343,15 @@ def read_evaluation(run: str | Path) -> StoredEvaluation:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         facts = dict(content["facts"])
-    except (ValueError, TypeError, KeyError) as error:
+        # The first metric of an evaluation is the reward that it is about.
+        first_metric = next(iter(content.get("headings", ())), "")
+        reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else "R4"
+        system = next(iter(content.get("systems", ())), "model")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
             "Make it anew with `grounding-rewards evaluate`."
         ) from error
-    # The first metric of an evaluation is the reward that it is about.
-    first_metric = next(iter(content.get("headings", ())), "")
-    reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else "R4"
-    system = next(iter(content.get("systems", ())), "model")
     return StoredEvaluation(facts, system, reward, content.get("command"))
 
 
