@@ -158,7 +158,7 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
     for k, image_names in enumerate(names):
         for name in image_names:
             keys = _path_ends(name)
-            # The first two keys are of the whole name.
+            # Each end has two keys, as it is and normalised: the first two are of the whole name.
             for numbers, name_keys in ((whole_names, keys[:2]), (ends, keys)):
                 for key in name_keys:
                     numbers[key] = k if numbers.get(key, k) == k else None
@@ -179,8 +179,10 @@ def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int |
                 # The whole name of an image, perhaps with more folders in front.
                 return whole_names[key]
             if key in ends:
-                # Fewer folders than the image's name has; or, where the value goes on in front, other ones.
-                return ends[key] if key in keys[:2] else None
+                # Only an end of the image's name agrees. The value may lack the folders before it, and is then that end
+                # as a whole, but may not have other folders there: "p3/b" does not name "p4/b".
+                has_other_folders = key not in keys[:2]
+                return None if has_other_folders else ends[key]
         return None
 
     return find

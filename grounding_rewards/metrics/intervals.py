@@ -248,11 +248,13 @@ class Jackknifed(NamedTuple):
         if math.isinf(error):
             # Too few units say nothing about others: the interval is the whole scale.
             return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
-        error *= student_factor(min(self.units, len(self._measured)))
+        # Few values leave the error itself uncertain, which t / z allows for; units left out in parts give one value
+        # for each part.
+        widened_error = error * student_factor(min(self.units, len(self._measured)))
         low, high = self.bounds
         # A value outside its scale has no interval of the kind that ends there.
         ends = _ENDS_BY_BOUNDS.get(self.bounds, _symmetric_ends) if low <= self.value <= high else _symmetric_ends
-        return Estimate(self.value, *ends(self, error))
+        return Estimate(self.value, *ends(self, widened_error))
 
     @property
     def as_mean(self) -> Array:
@@ -290,13 +292,17 @@ def student_factor(units: float) -> float:
 
 
 def _ends_in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
-    """The ends of the interval of a metric from 0 to 1, by the binomial distribution with this standard error."""
+    """The ends of the interval of a metric from 0 to 1, by the binomial distribution.
+
+    `error`: the standard error, widened by :func:`student_factor`.
+    """
     centre = min(max(metric.value - metric.bias, 0.0), 1.0)
     low = high = centre
     if error > 0 and 0 < centre < 1:
         # n* = v (1 - v) / se²: as many independent observations are equally uncertain.
         low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
-    # The largest share of all units that something may befall which befell none of these.
+    # What befell none of these units may still befall a share of all units, at most this one. The interval reaches as
+    # far as if the metric were 0, or 1, on that share.
     unseen = 1.0 - _TAIL ** (1 / metric.units)
     return min(low, metric.value * (1 - unseen)), max(high, metric.value + (1 - metric.value) * unseen)
 

@@ -52,7 +52,8 @@ def group_duplicates(
         images: Each with the signature of its file; None for a file that cannot be read.
         patient_splits: The dataset's own split of each patient.
         keeps_splits: Whether the dataset's own splits are used.
-        bad_rows: `drop` leaves out an image with a copy in another split of the dataset's own; `refuse` raises.
+        bad_rows: of an image and its copy in two of the dataset's own splits, `drop` leaves out the one in the larger
+            split; `refuse` raises.
 
     Raises:
         ValueError: An image and its copy are in two splits of the dataset's own.
@@ -72,7 +73,8 @@ def group_duplicates(
         members.append(_Member(image.id, patient or image.id, split if keeps_splits else None))
         signatures.append(signature)
     pairs = [(members[a], members[b]) for a, b in find_near_duplicates(signatures)]
-    left_out = _left_out(pairs, Counter(member.split for member in members))
+    split_sizes = Counter(member.split for member in members)
+    left_out = _left_out(pairs, split_sizes)
     if left_out and bad_rows == "refuse":
         sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(

@@ -46,8 +46,9 @@ def load_set(image_set: ImageSet) -> Dataset:
     images = without_bad_rows(images, image_problems(light_rows(images)), expected, f"set {image_set.name}", "refuse")
     if not image_set.changes:
         return images
+    # Only `boxes` and `labels` follow when an image is changed: columns of other boxes would no longer fit it.
     images = images.remove_columns([name for name in _OTHER_BOXES if name in images.column_names])
-    rows = [_corrupted_row(images[number], image_set.changes, number) for number in range(images.num_rows)]
+    rows = [_corrupted_row(images[number], image_set.changes, seed=number) for number in range(images.num_rows)]
     return Dataset.from_list(rows, features=images.features)
 
 

@@ -213,7 +213,9 @@ def _load_adapter(model: Any, folder: Path) -> None:
     adapter = model.active_adapter
     try:
         weights = load_peft_weights(str(folder), device="cpu")
-    except Exception as error:  # as above; PEFT also looks on the hub for a folder without an adapter
+    except Exception as error:
+        # OSError, SafetensorError and others, which do not name the folder. For a folder without an adapter PEFT also
+        # looks on the hub.
         raise _unreadable(folder, error) from error
     expected = get_peft_model_state_dict(model, adapter_name=adapter)
     _refuse_other_keys(folder, expected.keys() - weights.keys(), weights.keys() - expected.keys())
