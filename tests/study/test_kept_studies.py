@@ -139,13 +139,15 @@ def test_what_the_page_says_of_every_reward_holds_for_each():
 
 def test_what_the_page_says_of_longer_runs_holds():
     later = {}
-    for arm in ("R1", "R4", "soft_f1", "sft"):
-        [run] = _read("faults_long").arms[ArmKey("loose", arm)]
-        assert run.last_step == 600
-        later[arm] = mean_iou_at(run, 600) - mean_iou_at(run, 200)
-    assert later["R1"] > 0.01
-    assert later["sft"] < -0.005
-    assert max(abs(later[arm]) for arm in ("R4", "soft_f1")) < 0.005
+    for study, arms in (("faults_long", ("R1", "R4", "soft_f1", "sft")), ("faults_long_anew", ("R3", "R5", "sft"))):
+        for arm in arms:
+            [run] = _read(study).arms[ArmKey("loose", arm)]
+            assert run.last_step == 600
+            later.setdefault(arm, []).append(mean_iou_at(run, 600) - mean_iou_at(run, 200))
+    assert later["R1"][0] > 0.01
+    assert max(later["sft"]) < -0.005
+    assert max(abs(later[arm][0]) for arm in ("R3", "R4", "soft_f1")) < 0.005
+    assert round(later["R5"][0], 2) == 0.01
 
 
 def mean_iou_at(run: StudyRun, step: int) -> float:
