@@ -524,7 +524,9 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     lines = [line for line in text.splitlines() if line]
     for line in lines[:MAX_BOXES]:
         line_match = _LINE.fullmatch(line.strip(_AROUND_LINE))
-        for tokens in split_numbers(line_match[1]) if line_match else ():
+        if line_match is None:
+            continue
+        for tokens in split_numbers(line_match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
 

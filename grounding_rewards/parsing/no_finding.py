@@ -191,11 +191,10 @@ def _judge_clause(clause: str) -> bool | None:
 def _is_normal(words: str) -> bool:
     """Whether parts of the body or of an image, and nothing else, are called normal."""
     other_words, normal_count = _REGEX["normality"].subn(" ", words)
+    if not normal_count:
+        return False
     # "The image is clear" speaks of how sharp it is, and "not normal" denies it.
-    says_otherwise = re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words) or re.search(
-        r"\bnot?\b", other_words
-    )
-    if not normal_count or says_otherwise:
+    if re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words) or re.search(r"\bnot?\b", other_words):
         return False
     return _FRAME.issuperset(re.findall(r"\w+", _REGEX["adverbs"].sub(" ", other_words)))
 

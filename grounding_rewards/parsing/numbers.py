@@ -58,7 +58,9 @@ def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[st
         if all(name in names for name in box_names):
             return box_names, "xyxy"
     # "x", "y", "width", "height" say that there is a size, but not whether x and y are a corner or the centre.
-    for box_names in _SIZE_NAMES if order.endswith("wh") else ():
+    if not order.endswith("wh"):
+        return None
+    for box_names in _SIZE_NAMES:
         if all(name in names for name in box_names):
             return box_names, "cxcywh" if "c" in box_names[0] else order
     return None

@@ -403,8 +403,8 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
             **scheduled,
             "pred": [list(map(finite_or_none, box)) for box in parsed.boxes.tolist()],
             # None where no box has one.
-            "pred_labels": None if {None}.issuperset(parsed.labels) else parsed.labels,
-            "pred_scores": None if {None}.issuperset(parsed.scores) else parsed.scores,
+            "pred_labels": parsed.labels if any(label is not None for label in parsed.labels) else None,
+            "pred_scores": parsed.scores if any(score is not None for score in parsed.scores) else None,
         }
         stated = {name: value for name, value in row.items() if value is not None}
         rows.append(json.dumps(stated, separators=(",", ":"), default=_json_value))
