@@ -102,13 +102,14 @@ def _matched_iou(iou: Array) -> Array:
         # All images try one pairing at once, which is faster than an assignment for each.
         fewer_by_more = iou if iou.shape[1] == fewer else np.swapaxes(iou, 1, 2)
         best = np.zeros(len(iou))
-        for partners in permutations(range(more), fewer):
-            total = sum(fewer_by_more[:, i, j] for i, j in enumerate(partners))
-            np.maximum(best, total, out=best)
+        for pairing in permutations(range(more), fewer):
+            total = sum(fewer_by_more[:, i, j] for i, j in enumerate(pairing))
+            best = np.maximum(best, total)
         return best
-    matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
-    pair_ious = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
-    return np.asarray(np.where(matched >= 0, pair_ious, 0.0).sum(axis=1))
+    partners = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
+    # A box without a partner, -1, is given the first one to look its IoU up, and then earns 0.
+    pair_ious = np.take_along_axis(iou, np.maximum(partners, 0)[..., None], axis=2)[..., 0]
+    return np.asarray(np.where(partners >= 0, pair_ious, 0.0).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -141,11 +142,16 @@ class ImageDependence:
 
     @property
     def sentence(self) -> str:
-        """The parts owed to the image, to naming and to placing, and images left out, without a full stop."""
+        """How much of the mean IoU is owed to the image, to naming and to placing, and how many images were left out.
+
+        It goes on from a sentence that states the mean IoU, "it", and has no full stop. Empty where there is nothing to
+        say.
+        """
         alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
         if math.isnan(self.dependence.value):
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
         sentence = f"{intervals.format_estimate(self.dependence)} of it is owed to the image ({format_p(self.p)})"
+        # Naming is 0 where labels divide no group, and NaN where it was not measured: there is nothing to divide then.
         if self.naming and not math.isnan(self.naming):
             # Of fewer images, so that the two need not add up to the whole.
             naming, placing = format_value(self.naming), intervals.format_estimate(self.placing)
@@ -183,18 +189,22 @@ def image_dependence(
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
         (0.0, 1)
     """
-    permuted = _permute(images, same_labels, label_matching, seed=seed, permutations=_PERMUTATIONS)
+    permuted = _permute(
+        images, same_labels=same_labels, label_matching=label_matching, seed=seed, permutations=_PERMUTATIONS
+    )
     dependence = _estimate(permuted, images)
+    # For each image its credit above that of the other answers, and its number of reference boxes.
     above_others = permuted.above_others(permuted.on_image)
     # Where labels divide no group, all is owed to placing.
     placing, naming = dependence, 0.0
-    if not same_labels and len(_groups(images, True)) > len(_groups(images, False)):
-        within_labels = _permute(images, True, label_matching)
+    if not same_labels and len(_groups(images, same_labels=True)) > len(_groups(images, same_labels=False)):
+        within_labels = _permute(images, same_labels=True, label_matching=label_matching)
         placing = _estimate(within_labels, images)
-        # Both are of the images that have others with the same labels.
+        # Naming is the rest of the dependence, on the images that placing is measured on.
         naming = intervals.ratios(above_others[within_labels.divisor > 0].sum(axis=0)) - placing.value
-    above, measured_boxes = above_others.sum(axis=0).tolist()
-    dealt = permuted.own_credit[permuted.divisor > 0].sum() - above
+    credit_above, measured_boxes = above_others.sum(axis=0).tolist()
+    # What the answers earn on other images: their own credit, less what it is above that.
+    dealt = permuted.own_credit[permuted.divisor > 0].sum() - credit_above
     all_boxes = sum(len(image.gt) for image in images)
     return ImageDependence(
         value=float(permuted.own_credit.sum()) / all_boxes if all_boxes else math.nan,
@@ -203,6 +213,7 @@ def image_dependence(
         p=permuted.p if measured_boxes else math.nan,
         placing=placing,
         naming=naming,
+        # An answer without a text, as a baseline's, is known by its boxes.
         distinct=len({image.text or image.pred.tobytes() for image in images}),
         images=len(images),
         alone=permuted.alone,
@@ -243,7 +254,7 @@ def dependence_sums(
                [0.82, 1.  ],
                [0.89, 1.  ]])
     """
-    return _permute(images, same_labels, label_matching).sums(images)
+    return _permute(images, same_labels=same_labels, label_matching=label_matching).sums(images)
 
 
 def shift_notes(images: Sequence[Prediction]) -> list[str]:
@@ -268,13 +279,15 @@ images are joined off by one row. Join them by `id`.
     shifts = []
     # Boxes as shares fit an image of any size; those of an answer in pixels fit only as the pixels that they are.
     for table in (_BoxTable.of(images, "ignore"), _BoxTable.of(images, "ignore", in_pixels=True)):
-        own_iou = table.credits(rows, rows).sum() / boxes
-        for neighbour, step in (("next", -1), ("previous", 1)):
-            neighbour_iou = table.credits(np.roll(rows, step), rows).sum() / boxes
+        own_iou = table.credits(image=rows, answer=rows).sum() / boxes
+        for neighbour, step in (("next", 1), ("previous", -1)):
+            # The first image is the neighbour of the last one.
+            neighbour_iou = table.credits(image=(rows + step) % len(rows), answer=rows).sum() / boxes
             if neighbour_iou > max(2 * own_iou, _LEAST_SHIFTED_IOU):
                 shifts.append((neighbour_iou, own_iou, neighbour))
     if not shifts:
         return []
+    # The shift under which the answers fit best.
     neighbour_iou, own_iou, neighbour = max(shifts)
     return [
         f"The answers fit the boxes of the {neighbour} image (mean IoU {neighbour_iou:.2f}) and not those of their own "
@@ -312,56 +325,74 @@ class _Permuted:
     p: float
 
     def above_others(self, others_credit: Array) -> Array:
-        """The own credit above the mean credit of others, and the divisor, ``(images, 2)``.
+        """By how much the own credit of each image is above the mean credit of others, and the divisor.
 
-        `others_credit` is `on_image` or `of_answer`.
+        Args:
+            others_credit: `on_image`, of the other answers to the image, or `of_answer`, of its answer elsewhere.
+
+        Returns:
+            ``(images, 2)``; zeros where most images that count have no others, so that nothing is measured.
         """
         above = np.where(self.divisor > 0, self.own_credit - others_credit, 0.0)
         # One answer to all images owes them nothing, not a rounding error.
         above[np.abs(above) < _ROUNDING] = 0.0
-        # Nothing is measured where most images that count are alone.
-        return np.column_stack([above, self.divisor]) * (self.alone <= (self.divisor > 0).sum())
+        is_measured = self.alone <= (self.divisor > 0).sum()
+        return np.column_stack([above, self.divisor]) * is_measured
 
     def sums(self, images: Sequence[Prediction]) -> DependenceSums:
-        """Image dependence as ratios of sums, with what the interval needs: see the top of this module."""
+        """Image dependence as ratios of sums over images and over answers.
+
+        The sums of images are scaled so that an interval that takes patients for independent has the variance that the
+        top of this module gives.
+
+        Args:
+            images: those of the arrays, for their patients.
+        """
         by_answer = self.above_others(self.of_answer)
         if not by_answer[:, 1].any():
+            # Nothing is measured: all sums are 0.
             return DependenceSums(by_answer, by_answer)
         numerator, denominator = self.above_others(self.on_image).sum(axis=0)
         dependence = numerator / denominator
-        # s_i of each image, from which the variance is made
+        # s_i = a - b θ of each image
         image_sums = self.pair_sums @ [1.0, -dependence]
-        # Of pairs within a patient half is left out, so that the rest need not add up to 0.
+        # They add up to 0 but for pairs within a patient, which count half: that rest is taken off by divisor.
         image_sums -= self.divisor * (image_sums.sum() / denominator)
         patient = intervals.group_numbers(patients_of(images), len(images))
         patients = len(np.unique(patient[self.divisor > 0]))
-        squared_sum = float((np.bincount(patient, image_sums) ** 2).sum())
-        if squared_sum < _ROUNDING**2:
-            # Two patients are one pair, which cannot differ from the dependence: that says nothing.
+        # Σ s² with the images of a patient as one
+        squared_sums = float((np.bincount(patient, image_sums) ** 2).sum())
+        if squared_sums < _ROUNDING**2:
+            # No sum differs from 0. Two patients are one pair, which cannot differ from the dependence: of them that
+            # says nothing.
             independent_patients, scale = float(patients if patients > 2 else 0), 0.0
         else:
+            # Both are numbers a, b and c of a - 2 b θ + c θ².
             terms = np.stack([self.pair_squares, self.permutation_variance])
             pair_squares, permutation_variance = terms @ [1.0, -2.0 * dependence, dependence**2]
-            variance = max(squared_sum - pair_squares, squared_sum / 2)
+            # Each pair is in the sums of two images; less than half of the whole would be chance.
+            variance = max(squared_sums - pair_squares, squared_sums / 2)
+            # The dependence, estimated from the same credits, takes one degree of freedom.
             permutation_variance *= self.freedom / max(1, self.freedom - 1)
-            # Of few images the first is too small now and then.
+            # Of few images the first variance is too small now and then.
             variance = max(variance, (variance + permutation_variance) / 2)
             # The two images of a group of two have the same sum: there are half as many independent sums.
-            independent_patients = patients * min(1.0, variance / squared_sum)
-            scale = math.sqrt(variance / squared_sum)
+            independent_patients = patients * min(1.0, variance / squared_sums)
+            scale = math.sqrt(variance / squared_sums)
         if independent_patients < _FEWEST_PATIENTS:
-            # So few say nothing about others: one image gets everything, which has no finite interval.
+            # So few say nothing about others: one image gets everything, as one unit has no finite interval.
             by_image = np.zeros_like(by_answer)
             by_image[0] = numerator, denominator
             return DependenceSums(by_image, by_answer)
-        # The interval of these sums will be Student's of all patients.
+        # The interval of these sums will be widened as for all patients, and has to be as for the independent ones.
         scale *= intervals.student_factor(independent_patients) / intervals.student_factor(patients)
+        # The scaled sums add up to 0, so that the ratio stays the dependence.
         by_image = np.column_stack([dependence * self.divisor + scale * image_sums, self.divisor])
         return DependenceSums(by_image, by_answer)
 
 
 def _permute(
-    images: Sequence[Prediction], same_labels: bool, label_matching: str, *, seed: int = 0, permutations: int = 0
+    images: Sequence[Prediction], *, same_labels: bool, label_matching: str, seed: int = 0, permutations: int = 0
 ) -> _Permuted:
     """Permute the answers among the images of each group, see the top of this module.
 
@@ -378,20 +409,23 @@ def _permute(
     partner_rng, test_rng = np.random.default_rng(0), np.random.default_rng(seed)
     patient = intervals.group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))
-    own_credit = table.credits(rows, rows)
+    own_credit = table.credits(image=rows, answer=rows)
+    # Where an image has no others these stay as they are, and its own credit is not above them.
     on_image, of_answer, pair_sums = own_credit.copy(), own_credit.copy(), np.zeros((len(images), 2))
     pair_squares, permutation_variance = np.zeros((2, 3))
     freedom = 0
-    groups = [group for group in _groups(images, same_labels) if len(group) > 1]
+    groups = [group for group in _groups(images, same_labels=same_labels) if len(group) > 1]
     has_others = np.isin(rows, list(chain.from_iterable(groups)))
     draws = permutations if groups and has_others.sum() <= MOST_IMAGES else 0
-    # What the answers earn on all images, under each permutation.
+    # What the answers earn on all images under each permutation; an image without others keeps its answer.
     totals = np.full(draws, own_credit[~has_others].sum())
     for batch in _batches(groups):
+        # In random order, so that the shifts that are drawn make random partners.
         image = partner_rng.permuted(batch, axis=1)
         n = image.shape[1]
         shifts = _shifts(n, partner_rng)
-        # The k-th partner of the i-th image of a group; by the opposite shift that image is a partner of its partner.
+        # The k-th partner of the i-th image of a group is the image by the k-th shift after it. That image reaches it
+        # back by the opposite shift, whose place among the shifts is looked up.
         partner = (np.arange(n)[:, None] + shifts) % n
         opposite_shift = np.searchsorted(shifts, (n - shifts) % n)
         # What the partners' answers earn on the image, and what its own answer earns on the partners; itself is first.
@@ -403,12 +437,15 @@ def _permute(
         pair_sums[image], batch_squares = _pair_sums(credit_here, credit_there, partner, divisor[image], patient[image])
         pair_squares += batch_squares
         permutation_variance += _permutation_variance(credit_here, credit_there, partner, divisor[image])
+        # Those of a table of n by n credits without the means of its rows and columns.
         freedom += len(image) * (n - 1) ** 2
         if draws:
-            # So few images are all partners, in the order of shifts: answer j to image i is in column (j - i) mod n.
-            orders = test_rng.permuted(np.tile(np.arange(n), (draws, len(image), 1)), axis=2)
-            permuted = np.arange(len(image))[:, None], np.arange(n), (orders - np.arange(n)) % n
+            # The answer that each image is given, (draws, groups, n). So few images are all partners, in the order of
+            # shifts: what answer j earns on image i is in column (j - i) mod n.
+            answers = test_rng.permuted(np.tile(np.arange(n), (draws, len(image), 1)), axis=2)
+            permuted = np.arange(len(image))[:, None], np.arange(n), (answers - np.arange(n)) % n
             totals += credit_here[permuted].sum(axis=(1, 2))
+    above_others = (own_credit - on_image)[has_others].sum()
     return _Permuted(
         divisor=np.where(has_others, divisor, 0.0),
         own_credit=own_credit,
@@ -419,7 +456,7 @@ def _permute(
         permutation_variance=permutation_variance,
         freedom=freedom,
         alone=int((~has_others & (divisor > 0)).sum()),
-        p=_p_value(totals, own_credit.sum(), (own_credit - on_image)[has_others].sum(), permutation_variance[0]),
+        p=_p_value(totals, own_total=own_credit.sum(), above_others=above_others, variance=permutation_variance[0]),
     )
 
 
@@ -439,31 +476,34 @@ def _p_value(totals: Array, own_total: float, above_others: float, variance: flo
     if variance <= _ROUNDING:
         # No permutation changes the total.
         return 1.0
-    # The upper tail of the normal distribution.
+    # The upper tail of the normal distribution, from so many standard deviations on.
     deviations = above_others / math.sqrt(variance)
     return math.erfc(deviations / math.sqrt(2)) / 2
 
 
 def _shifts(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The shifts by which the answers of a group of n images are tried on its images, in order, 0 for their own image.
+    """The shifts s by which answers are tried on other images of a group of n: that to image i + s on image i.
 
-    They are all, or where there are many images, :data:`PARTNERS` drawn ones beside 0, each with its opposite: so an
-    image is a partner of each of its partners.
+    In rising order, from 0, which leaves every answer on its own image. Of few images all n shifts; of more than
+    :data:`MOST_IMAGES` 0 and :data:`PARTNERS` drawn ones, each with its opposite n - s, so that an image is a partner
+    of each of its partners.
     """
     if n <= MOST_IMAGES:
         return np.arange(n)
+    # Of 1 … n - 1 the lower half is drawn from, without n / 2, which is its own opposite.
     forward = 1 + rng.choice((n - 1) // 2, PARTNERS // 2, replace=False)
     return np.sort(np.concatenate([[0], forward, n - forward]))
 
 
-def _groups(images: Sequence[Prediction], same_labels: bool) -> list[list[int]]:
-    """The indices of the images of each group; `same_labels` says whether a group shares labels, not just their number.
+def _groups(images: Sequence[Prediction], *, same_labels: bool) -> list[list[int]]:
+    """The indices of the images of each group: of one source, one question and as many reference boxes.
 
-    They are sorted by id, so that nothing depends on the order of the images.
+    With `same_labels` a group shares its labels too. Images are sorted by id, so that nothing depends on their order.
     """
     groups: dict[Any, list[int]] = defaultdict(list)
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
         image = images[k]
+        # The labels that a prompt names stand for its words where these are not known.
         question = image.asked if image.question is None else image.question
         labels_or_number = tuple(sorted(image.gt_labels)) if same_labels else len(image.gt)
         groups[image.source, question, labels_or_number].append(k)
@@ -477,6 +517,7 @@ def _batches(groups: Sequence[Sequence[int]]) -> Iterator[NDArray[np.int64]]:
         by_size[len(group)].append(group)
     for size in sorted(by_size):
         groups_of_size = np.array(by_size[size])
+        # A group of n images has n² pairs of an image and an answer.
         groups_at_once = max(1, _PAIRS // size**2)
         for start in range(0, len(groups_of_size), groups_at_once):
             yield groups_of_size[start : start + groups_at_once]
@@ -486,6 +527,8 @@ def _pair_sums(
     credit_here: Array, credit_there: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """Add up what pairs of images of some groups contribute to the dependence and to its variance.
+
+    A pair of images i and j adds ``r_ij = a_ij - b_ij θ``, in which θ is the dependence.
 
     Args:
         credit_here: ``(groups, n, partners)`` what the partners' answers earn on each image, its own answer first.
@@ -498,43 +541,51 @@ def _pair_sums(
         ``pair_sums`` of the images, ``(groups, n, 2)``, and ``pair_squares`` of all groups, see :class:`_Permuted`.
     """
     other_images, own_credit = partner[:, 1:], credit_here[:, :, 0]
-    # Twice the kernel φ over the number of partners: every pair is here twice, from either image, and adds once.
     own_sum = own_credit[:, :, None] + own_credit[:, other_images]
+    # The dependence takes the mean over the partners of an image, so that each pair is divided by their number.
     partners_per_image = other_images.shape[1]
-    kernel = (own_sum - credit_here[:, :, 1:] - credit_there[:, :, 1:]) / partners_per_image
-    divisors = (divisor[:, :, None] + divisor[:, other_images]) / partners_per_image
-    pair_sums = np.stack([kernel.sum(axis=2), divisors.sum(axis=2)], axis=2)
+    a = (own_sum - credit_here[:, :, 1:] - credit_there[:, :, 1:]) / partners_per_image
+    b = (divisor[:, :, None] + divisor[:, other_images]) / partners_per_image
+    pair_sums = np.stack([a.sum(axis=2), b.sum(axis=2)], axis=2)
     is_same_patient = patient[:, :, None] == patient[:, other_images]
     if is_same_patient.any():
-        within_patient = kernel * is_same_patient, divisors * is_same_patient
+        # The sum over a patient's images would have each pair of them twice: half is taken off from either side.
+        within_patient = a * is_same_patient, b * is_same_patient
         pair_sums -= np.stack([terms.sum(axis=2) for terms in within_patient], axis=2) / 2
         n = len(partner)
+        # Of larger groups the table of all pairs of patients would be too large.
         if n <= MOST_IMAGES:
-            # The pairs of two patients vary as one; a patient is known by the first of its images.
+            # All pairs of images of two patients vary as one; a patient is known by the first of its images.
             first_image = np.minimum(np.where(is_same_patient, other_images, n).min(axis=2), np.arange(n))
             group = np.arange(len(patient))[:, None, None]
             images_of_pair = group, first_image[:, :, None], first_image[:, other_images]
             patient_pair = np.ravel_multi_index(images_of_pair, (len(patient), n, n))[~is_same_patient]
-            kernel = np.bincount(patient_pair, weights=kernel[~is_same_patient])
-            divisors = np.bincount(patient_pair, weights=divisors[~is_same_patient])
-    return pair_sums, np.array([(kernel**2).sum(), (kernel * divisors).sum(), (divisors**2).sum()]) / 2
+            a = np.bincount(patient_pair, weights=a[~is_same_patient])
+            b = np.bincount(patient_pair, weights=b[~is_same_patient])
+    # Every pair is here twice, once from either image.
+    return pair_sums, np.array([(a**2).sum(), (a * b).sum(), (b**2).sum()]) / 2
 
 
 def _permutation_variance(credit_here: Array, credit_there: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
-    """The variance over all permutations of the summed numerators of groups, as :class:`_Permuted` has it, ``(3,)``.
+    """The variance of the summed numerators of some groups over all permutations of the answers within each group.
 
     Arguments are those of :func:`_pair_sums`.
+
+    Returns:
+        ``(3,)`` numbers a, b and c of the variance ``a - 2 b θ + c θ²``, where θ is the dependence.
     """
     n = len(partner)
     credit = _without_means(credit_here, credit_there, partner)
-    # What is taken from the numerator, θ times the divisor, is taken where the answer is on its own image.
-    own_divisor = np.zeros_like(credit_here)
-    own_divisor[:, :, 0] = divisor
-    share = _without_means(own_divisor, own_divisor, partner)
-    products = (credit * credit, credit * share, share * share)
+    # θ times the divisor is what the dependence adds to an answer on its own image, the first partner: without it the
+    # credits are as of a model that owes nothing to the images.
+    owed = np.zeros_like(credit_here)
+    owed[:, :, 0] = divisor
+    owed = _without_means(owed, owed, partner)
+    products = (credit * credit, credit * owed, owed * owed)
     means = [product.mean(axis=(1, 2)).sum() for product in products]
-    # Hoeffding: Σ_ij d_ij² / (n - 1), of a total less its mean over all answers; less the mean over others, a numerator
-    # is n / (n - 1) times that.
+    # Hoeffding: what the answers earn has the variance Σ_ij d_ij² / (n - 1), with d the credits without means, which is
+    # n² times their mean square over n - 1. The numerator is above the mean of the other answers, not of all, which
+    # makes it n / (n - 1) times as large.
     return np.array(means) * n**4 / (n - 1) ** 3
 
 
