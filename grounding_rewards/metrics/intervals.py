@@ -124,6 +124,7 @@ def format_estimate(estimate: tuple[float, float, float], *, signed: bool = Fals
     return f"{format_value(estimate[0], signed=signed)} {format_interval(estimate, signed=signed)}".rstrip()
 
 
+# The part of a distribution beyond either end of a 95 % interval.
 _TAIL = 0.025
 
 
@@ -151,7 +152,7 @@ def share_estimate(units: Array) -> Estimate:
     happened, n = sums.sum(axis=0).tolist()
     share = happened / n
     if share in (0, 1):
-        # Nothing is known about how alike the things of a unit are: each unit counts as one.
+        # None or all happened, which says nothing about how alike the things of a unit are: each unit counts as one.
         return Estimate(share, *binomial_interval(share, m))
     low, high = binomial_interval(share, _independent_count(sums, share, n))
     # No more certain than if it had happened in all units, or in none.
@@ -172,6 +173,7 @@ def _independent_count(sums: Array, share: float, n: float) -> float:
     m = len(sums)
     if m == 1:
         return 1.0
+    # Of the sum over units as they are, and as it would be if all n observations were independent: deff is their ratio.
     variance = m / (m - 1) * float(((sums[:, 0] - share * sums[:, 1]) ** 2).sum())
     independent_variance = n / (n - 1) * n * share * (1 - share)
     t_ratio = float(stdtrit(n - 1, 1 - _TAIL) / stdtrit(m - 1, 1 - _TAIL))
@@ -180,7 +182,7 @@ def _independent_count(sums: Array, share: float, n: float) -> float:
 
 
 def binomial_interval(share: float, n: float) -> tuple[float, float]:
-    """The ends of Clopper and Pearson's 95 % interval of a share of n; ``share * n`` and ``n`` need not be whole.
+    """The ends of Clopper and Pearson's 95 % interval of a share of n; neither ``share * n`` nor ``n`` need be whole.
 
     Example:
         >>> low, high = binomial_interval(0.0, 25)
@@ -189,6 +191,7 @@ def binomial_interval(share: float, n: float) -> tuple[float, float]:
     """
     from scipy.special import betaincinv
 
+    # Quantiles of beta distributions; none is below the share 0 or above the share 1.
     x = share * n
     low = 0.0 if x == 0 else float(betaincinv(x, n - x + 1, _TAIL))
     high = 1.0 if x == n else float(betaincinv(x + 1, n - x, 1 - _TAIL))
@@ -230,8 +233,9 @@ class Jackknifed(NamedTuple):
         measured = self._measured
         if self.units < 2 or len(measured) < 2:
             return math.inf
-        # se² = (g - 1)/g Σ_k (v_(k) - mean)²
+        # se² = (g - 1)/g Σ_k (v_(k) - mean)², of which `var` is 1/g Σ_k
         error = float(np.sqrt((len(measured) - 1) * measured.var()))
+        # What rounding alone makes is no error.
         return 0.0 if error < _ROUNDING * max(1.0, abs(self.value)) * len(measured) else error
 
     @property
@@ -248,20 +252,25 @@ class Jackknifed(NamedTuple):
         if math.isinf(error):
             # Too few units say nothing about others: the interval is the whole scale.
             return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
-        # Few values leave the error itself uncertain, which t / z allows for; units left out in parts give one value
-        # for each part.
+        # The error is uncertain itself where it is made of few values, one for each unit or part of the units that was
+        # left out: Student's distribution allows for that.
         widened_error = error * student_factor(min(self.units, len(self._measured)))
         low, high = self.bounds
-        # A value outside its scale has no interval of the kind that ends there.
-        ends = _ENDS_BY_BOUNDS.get(self.bounds, _symmetric_ends) if low <= self.value <= high else _symmetric_ends
-        return Estimate(self.value, *ends(self, widened_error))
+        interval = _symmetric_ends
+        # A value outside its scale, as a reward may have, has no interval of the kind that ends there.
+        if low <= self.value <= high:
+            interval = _ENDS_BY_BOUNDS.get(self.bounds, _symmetric_ends)
+        return Estimate(self.value, *interval(self, widened_error))
 
     @property
     def as_mean(self) -> Array:
-        """The metric as the mean of a value for each part, ``v + (g - 1) (mean - v_(k))``, for a test of means.
+        """The metric as about the mean of the jackknife's value for each part, for a test that takes ratios of sums.
+
+        That value is ``v + (g - 1) (mean - v_(k))``: larger where the metric without the part is smaller.
 
         Returns:
-            ``(g, 2)`` numerators and denominators; 0 / 0 where there is nothing to measure without some part.
+            ``(g, 2)`` the values as numerators, and denominators of 1; zeros, so that the ratio is NaN, where the
+            metric cannot be measured without some part.
 
         Example:
             >>> Jackknifed(2.0, np.array([1.5, 2.5]), 2).as_mean
@@ -288,7 +297,7 @@ def student_factor(units: float) -> float:
     """
     from scipy.special import ndtri, stdtrit
 
-    return float(stdtrit(units - 1, 0.975) / ndtri(0.975))
+    return float(stdtrit(units - 1, 1 - _TAIL) / ndtri(1 - _TAIL))
 
 
 def _ends_in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
@@ -296,39 +305,50 @@ def _ends_in_unit(metric: Jackknifed, error: float) -> tuple[float, float]:
 
     `error`: the standard error, widened by :func:`student_factor`.
     """
+    # The metric without its bias, which may lie outside the scale.
     centre = min(max(metric.value - metric.bias, 0.0), 1.0)
     low = high = centre
     if error > 0 and 0 < centre < 1:
         # n* = v (1 - v) / se²: as many independent observations are equally uncertain.
         low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
-    # What befell none of these units may still befall a share of all units, at most this one. The interval reaches as
-    # far as if the metric were 0, or 1, on that share.
+    # What befell none of these units may still befall a share of all units: at most this one, as of a larger share no
+    # unit is among so many with a probability below `_TAIL`. The interval reaches as far as if the metric were 0, or 1,
+    # on that share.
     unseen = 1.0 - _TAIL ** (1 / metric.units)
     return min(low, metric.value * (1 - unseen)), max(high, metric.value + (1 - metric.value) * unseen)
 
 
 def _ends_from_zero(metric: Jackknifed, error: float) -> tuple[float, float]:
-    """The ends of the interval of a metric from 0 up, by the gamma distribution with this standard error."""
+    """The ends of the interval of a metric from 0 up, a mean number of events, by Fay and Feuer's gamma distributions.
+
+    `error`: the standard error, widened by :func:`student_factor`.
+    """
     from scipy.special import gammaincinv
 
-    # x events of weight w have the sum x w and the variance x w²; one more, that was not seen, weighs 1/m.
-    weight, variance, mean = 1 / metric.units, error**2, metric.value
-    upper_mean, upper_variance = mean + weight, variance + weight**2
+    mean, variance = metric.value, error**2
     low = mean
+    # A gamma distribution of this mean and variance has the shape mean² / variance and the scale variance / mean.
     if mean > 0 and variance > 0:
         low = float(gammaincinv(mean**2 / variance, _TAIL)) * variance / mean
+    # The upper end is that of one event more, which was not seen: it adds its weight, and the square of it as variance.
+    weight = 1 / metric.units
+    upper_mean, upper_variance = mean + weight, variance + weight**2
     return low, float(gammaincinv(upper_mean**2 / upper_variance, 1 - _TAIL)) * upper_variance / upper_mean
 
 
 def _symmetric_ends(metric: Jackknifed, error: float) -> tuple[float, float]:
-    """The ends of the interval around a metric by the normal distribution, cut at the ends of its scale."""
+    """The ends of the interval around a metric less its bias by the normal distribution, cut at the ends of its scale.
+
+    `error`: the standard error, widened by :func:`student_factor`.
+    """
     from scipy.special import ndtri
 
+    # What no unit changes is certain.
     if error == 0:
         return metric.value, metric.value
-    reach = float(ndtri(0.975)) * error
-    low, high = metric.value - metric.bias - reach, metric.value - metric.bias + reach
-    return max(low, metric.bounds[0]), min(high, metric.bounds[1])
+    centre, reach = metric.value - metric.bias, float(ndtri(1 - _TAIL)) * error
+    lowest, highest = metric.bounds
+    return max(centre - reach, lowest), min(centre + reach, highest)
 
 
 # The function that gives the ends of an interval, by the ends of the scale; of other scales it is `_symmetric_ends`.
@@ -364,6 +384,7 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
         >>> change.estimate
         Estimate(value=0.25, low=0.25, high=0.25)
     """
+    # Two values of one scale differ by its length at most, to either side.
     low, high = after.bounds
     return Jackknifed(
         value=after.value - before.value,
@@ -403,8 +424,9 @@ class Parts(NamedTuple):
         units = int(number.max(initial=-1)) + 1
         if units <= MOST_PARTS:
             return cls(number, units, units)
-        part = np.random.default_rng(seed).permutation(np.arange(units) % MOST_PARTS)
-        return cls(part[number], MOST_PARTS, units)
+        # Every part as often as any other, or once more, in random order.
+        part_of_unit = np.random.default_rng(seed).permutation(np.arange(units) % MOST_PARTS)
+        return cls(part_of_unit[number], MOST_PARTS, units)
 
     def halves(self, seed: int) -> Array:
         """Random splits of the parts into halves, as rows of weights: all the first halves, then their counterparts.
@@ -424,7 +446,8 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
     Args:
         metric: takes weights of the parts ``(rows, parts)`` to values ``(rows,)``.
         parts: of the images.
-        hull_seed: of the halves from which the bias of a monotone hull is read; None for a metric without a hull.
+        hull_seed: for a metric that takes the best precision at each recall or a larger one, and is too high by chance:
+            seed of the random halves of the parts that show by how much. None for other metrics.
 
     Example:
         >>> hits = np.array([1.0, 0.0, 1.0])
@@ -439,7 +462,8 @@ def jackknife(metric: Callable[[Array], Array], parts: Parts, *, hull_seed: int 
     values = metric(np.concatenate(weights))
     value, left_out, on_halves = float(values[0]), values[1 : parts.parts + 1], values[parts.parts + 1 :]
     on_halves = on_halves[~np.isnan(on_halves)]
-    # The metric is too high by c m^-2/3, and on a half by 2^2/3 times that.
+    # The metric of m units is too high by c m^-2/3, and of half of them by 2^2/3 times that: the difference of the two
+    # is 2^2/3 - 1 times the bias.
     bias = (float(on_halves.mean()) - value) / (2 ** (2 / 3) - 1) if len(on_halves) else 0.0
     return Jackknifed(value, left_out, parts.units, bias)
 
@@ -451,8 +475,8 @@ def ratio_estimates(
 
     Args:
         sums: by key ``(images, 2)`` numerators and denominators.
-        metrics: by key which of them are shares, and the ends of the scale of the others; a metric that is not among
-            them is no share and ends at 0 and 1.
+        metrics: by key, for whether each is a share, and for the ends of its scale; a key that is not among them is
+            taken for no share, from 0 to 1.
         groups: the patient of each image, where known; the images of one patient are then left out together.
 
     Example:
@@ -493,7 +517,7 @@ def difference_estimate(before: Array, after: Array, metric: Metric) -> Estimate
         0.137
     """
     if metric.is_share and np.array_equal(before, after):
-        # The share of units that differ, none of which does.
+        # How often an answer differs, which is never: numerators of 0, denominators as they are.
         never = share_estimate(before * [0.0, 1.0])
         return Estimate(never.value, -never.high, never.high)
     runs = jackknifed_ratio(before, metric.bounds), jackknifed_ratio(after, metric.bounds)
@@ -501,10 +525,11 @@ def difference_estimate(before: Array, after: Array, metric: Metric) -> Estimate
 
 
 def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:
-    """The number of each image's group, ``(images,)``, in the order in which groups first appear.
+    """The number of each image's group, from 0, ``(images,)``.
 
     Args:
-        groups: one hashable name per image, or an array of numbers; without them every image is its own group.
+        groups: one hashable name per image, whose groups are numbered as they first appear; or an array of numbers,
+            whose groups are numbered in rising order. Without them every image is its own group.
         images: how many there are.
 
     Raises:
@@ -533,10 +558,10 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
 
     Args:
         sums: ``(images, k)``, numerators and denominators for instance.
-        groups: one hashable name per image.
+        groups: one hashable name or number per image.
 
     Returns:
-        ``(groups, k)``, in the order in which the groups first appear.
+        ``(groups, k)``, in the order of :func:`group_numbers`.
 
     Raises:
         ValueError: the number of names differs from the number of images.
@@ -547,11 +572,7 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
                [0., 1.]])
     """
     number = group_numbers(groups, len(sums))
-    units = int(number.max(initial=-1)) + 1
-    totals = np.zeros((units, sums.shape[1]))
-    for k, column in enumerate(sums.T):
-        totals[:, k] = np.bincount(number, column, units)
-    return totals
+    return np.stack([np.bincount(number, weights=column) for column in sums.T], axis=1)
 
 
 def ratios(sums: Array) -> Any:
