@@ -72,7 +72,7 @@ def box_outcomes(image: Prediction, label_matching: str = "ignore") -> BoxOutcom
 
 
 def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
-    """:func:`box_outcomes` of each of many images; they were matched together, which is faster.
+    """:func:`box_outcomes` of each of many images, which were matched together, as that is faster.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
@@ -82,10 +82,11 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
     outcomes = []
     for image, partners, counts in matched.by_image(IOU_THRESHOLD):
         iou = pairwise_iou(image.pred, image.gt)
-        # The reference box in the place of a box of the wrong label; -1, as of a box without a partner, is none.
+        # For each predicted box the reference box that it would match but for its label; -1, as in `partners`, is none.
         mislabelled = np.full(len(partners), -1)
         if matched.label_matching != "ignore":
             mislabelled = _mislabelled_references(partners, counts, iou)
+        # What holds later takes the place of what holds before.
         pred = np.full(len(partners), WRONG_PLACE, dtype=object)
         pred[mislabelled >= 0] = WRONG_LABEL
         pred[~counts] = IGNORED
@@ -93,9 +94,10 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         gt = np.full(len(image.gt), MISSED, dtype=object)
         gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
         gt[partners[partners >= 0]] = FOUND
-        # A box has one of the two at most, whose IoU counts then in the place of the largest.
-        references = np.maximum(partners, mislabelled)
+        # The largest IoU of each box with any other, then that with the partner, right or of the wrong label, if it has
+        # one: a predicted box has one of the two at most, and the other is -1.
         pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
+        references = np.maximum(partners, mislabelled)
         (paired,) = np.nonzero(references >= 0)
         pred_ious[paired] = gt_ious[references[paired]] = iou[paired, references[paired]]
         other_labels = [None if index < 0 else image.gt_labels[index] for index in mislabelled.tolist()]
@@ -104,19 +106,23 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
 
 
 def _mislabelled_references(partners: NDArray[np.int64], counts: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
-    """The reference box that each predicted box without a partner would match if labels played no part, or -1.
+    """The reference box that each predicted box without a partner would match if labels played no part.
 
     Args:
-        partners: the reference box of each predicted box, or -1.
-        counts: which predicted boxes count.
-        iou: of every pair.
+        partners: ``(n,)`` index of the reference box that each predicted box matches, -1 for none.
+        counts: ``(n,)`` which predicted boxes count: not the ignored ones.
+        iou: ``(n, m)`` of every pair.
+
+    Returns:
+        ``(n,)`` indices as of `partners`, -1 for none.
     """
     # Only pairs of boxes that both have no partner are left.
     is_free = ((partners < 0) & counts)[:, None] & ~np.isin(np.arange(iou.shape[1]), partners)
     free_iou = np.where(is_free, iou, 0.0)
     if not (free_iou >= IOU_THRESHOLD).any():
-        # Of nearly all images, which need no assignment then.
+        # So it is on nearly all images, which need no assignment then.
         return np.full(len(partners), -1)
+    # A batch of one image.
     return match_batch(free_iou[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
@@ -144,6 +150,7 @@ def image_summary(image: Prediction, outcomes: BoxOutcomes) -> str:
         >>> image_summary(image, box_outcomes(image))
         '1 of 1 found, 1 in the wrong place'
     """
+    # Broken boxes count as false ones, and have no outcome.
     broken = len(image.broken)
     summary = "unparseable, " if image.status == "unparseable" else ""
     if image.is_normal:
@@ -181,13 +188,13 @@ def drawn_boxes(
     """The boxes that can be drawn, those with an area among the first :data:`MOST_BOXES`.
 
     Args:
-        boxes: ``(n, 4)``.
-        kind: of all of them, `ignored`, `reference` or `predicted`.
-        labels: of each box.
-        outcomes: further values of each box, one sequence for each; its outcome, if it has one.
+        boxes: ``(n, 4)``; of too many boxes a picture shows nothing, so that those after the first are left out.
+        kind: what all of them are: `ignored`, `reference` or `predicted`.
+        labels: n labels, None for a box without one.
+        outcomes: at most one sequence, the n outcomes of the boxes; regions to ignore have none.
 
     Returns:
-        For each box its corners, kind, label and outcomes.
+        For each box its corners, its kind, its label, empty for none, and its outcome if it has one.
 
     Example:
         >>> import numpy as np
@@ -197,6 +204,7 @@ def drawn_boxes(
     drawn: list[tuple[Any, ...]] = []
     for k, box in enumerate(boxes[:MOST_BOXES].tolist()):
         x1, y1, x2, y2 = box
+        # Answers may have boxes without an area, which no picture shows.
         if all(map(math.isfinite, box)) and x1 < x2 and y1 < y2:
             drawn.append((box, kind, labels[k] or "", *(column[k] for column in outcomes)))
     return drawn

@@ -101,7 +101,9 @@ def is_right(image: Prediction, reward: GroundingReward) -> bool:
         (True, False)
     """
     # On a normal image an answer without boxes is right only if it says that there is nothing.
-    if image.broken or not (len(image.pred) or len(image.gt) or image.status == "empty"):
+    says_neither = not len(image.pred) and not len(image.gt) and image.status != "empty"
+    # A broken box counts as a false one.
+    if image.broken or says_neither:
         return False
     explained = reward.explain(
         image.pred, image.gt, ignore=image.ignore, pred_labels=image.pred_labels, gt_labels=image.gt_labels
@@ -123,20 +125,23 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
         True
     """
     before, after = pair.before, pair.after
+    # A box may be near its first place and no longer near the reference: an answer that was right has changed then.
     if is_right(before, reward) != is_right(after, reward):
         return False
     if not len(before.pred) and not len(after.pred):
+        # Both say that there is nothing, or neither says anything that can be read.
         return (before.status == "empty") == (after.status == "empty")
     # Broken and invalid boxes match nothing: only their number is compared.
     valid_before, valid_after = valid_boxes(pair.moved), valid_boxes(after.pred)
     if (~valid_before).sum() + len(before.broken) != (~valid_after).sum() + len(after.broken):
         return False
-    # The moved first answer stands for the reference; nothing is demanded of its boxes that were moved off the image.
-    is_kept = valid_before & pair.kept
+    # The moved first answer stands for the reference. Boxes that were moved off the image need not be found again, and
+    # a box that lies on what is left of them is ignored.
+    is_kept, is_lost = valid_before & pair.kept, valid_before & ~pair.kept
     explained = reward.explain(
         after.pred[valid_after],
         pair.moved[is_kept],
-        ignore=pair.moved[valid_before & ~pair.kept],
+        ignore=pair.moved[is_lost],
         pred_labels=_labels(after, valid_after),
         gt_labels=_labels(before, is_kept),
     )
@@ -156,7 +161,7 @@ def robustness_estimates(
         pairs: one per image.
         reward: whose threshold, matcher and comparison of labels decide.
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.detection`.
-        groups: the patient of each image, where known; the images of one patient are then drawn together.
+        groups: the patient of each image, where known; the images of one patient are then one unit of the intervals.
 
     Example:
         >>> from grounding_rewards import get_reward
@@ -171,7 +176,7 @@ def robustness_estimates(
     was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
     is_right_after = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
     changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
-    # By key the numerators and denominators of each image.
+    # By key the numerators and denominators of each image; the definitions are at the top of this module.
     fractions = {
         "accuracy": (is_right_after, np.ones(len(pairs))),
         "attack_success_rate": (changed, np.ones(len(pairs))),
