@@ -88,19 +88,22 @@ class Comparison:
 
     @property
     def core(self) -> list[str]:
-        """Keys of the metrics that are shown first: those that were chosen, or the core, if a run has a value."""
+        """Keys of the metrics that are shown first, without those that were measured in neither run."""
         keys = []
         for key in self.difference.core:
             change = self.difference.metrics[key]
-            if key in self.metrics and not (math.isnan(change.a.value) and math.isnan(change.b.value)):
+            is_measured = not (math.isnan(change.a.value) and math.isnan(change.b.value))
+            # `metrics` lacks a core metric where the user chose others.
+            if key in self.metrics and is_measured:
                 keys.append(key)
         return keys
 
     @property
     def facts(self) -> list[str]:
-        """Facts of the runs and of the comparison, a line each."""
+        """What a reader must know of the comparison, a line each; at the end how the runs were made differently."""
         difference, (a, b) = self.difference, self.names
         patients = f" of {difference.n} patients" if difference.units == "patients" else ""
+        # A run that is named by its whole path needs no line that says where it is.
         lines = [f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True) if name != str(path)]
         unshared = ""
         if difference.only_a or difference.only_b:
@@ -109,6 +112,7 @@ class Comparison:
         lines.append(f"{difference.resamples} draws of {difference.units}, seed {difference.seed}")
         lines.append(f"labels of boxes: {difference.label_matching} (--label-matching)")
         facts_a, facts_b = self.run_facts
+        # Where nothing is known of a run, every fact of the other would look like a difference.
         if facts_a and facts_b:
             for name in dict.fromkeys([*facts_a, *facts_b]):
                 if facts_a.get(name) != facts_b.get(name):
@@ -121,11 +125,12 @@ class Comparison:
         return {"a": a, "b": b, **self.difference.to_dict()}
 
     def table(self, keys: Sequence[str]) -> Table:
-        """The table of these metrics, a row for each, in groups."""
+        """The table of the changes of these metrics, a row for each, in groups."""
         rows: list[list[str | Cell]] = []
-        for group, members in group_metrics(keys).items():
+        for group, keys_of_group in group_metrics(keys).items():
+            # A row of one cell is the heading of those beneath it.
             rows.append([group])
-            for key in members:
+            for key in keys_of_group:
                 change = self.difference.metrics[key]
                 arrow = " ↓" if change.metric.lower_is_better else ""
                 rows.append(_change_row(change.metric.heading + arrow, change))
@@ -133,11 +138,11 @@ class Comparison:
 
     @property
     def label_table(self) -> Table:
-        """The table with a row for each label and metric; no rows where no reference box has a label."""
+        """The changes of each label's metrics, a row each; no rows where no reference box has a label."""
         rows: list[list[str | Cell]] = []
-        for group in self.difference.labels:
-            for change in group.changes.values():
-                rows.append(_change_row(f"{group.name} ({group.boxes}), {change.metric.heading}", change))
+        for label in self.difference.labels:
+            for change in label.changes.values():
+                rows.append(_change_row(f"{label.name} ({label.boxes}), {change.metric.heading}", change))
         return Table(self._header, rows, "Reference boxes by label")
 
     @property
@@ -147,7 +152,7 @@ class Comparison:
 
     @property
     def tests_caption(self) -> str:
-        """The meaning of the counts and of both p in the tables of changes, in sentences."""
+        """What the counts of units, p and Holm's p in the tables of changes mean, in sentences."""
         units = self.difference.units
         return (
             f"Better / worse / same: on how many {units}. p: two-sided, of a permutation test in which the runs change "
@@ -169,15 +174,16 @@ class Comparison:
             if self.difference.labels:
                 tables.append(self.label_table)
             for table in tables:
-                # Names alone are broken into lines, as a metric has several anyway.
+                # A row has several lines anyway, so its name in column 0 may be broken; numbers never are.
                 console.print(table.rich(unbroken=range(1, len(table.header))))
             legend = self.tests_caption
         else:
+            # Without the small print: intervals, counts and p.
             console.print(self.table(self.core).rich(small=False))
             legend = "--all: every metric, labels and tests."
         console.print(Text(f"{CAPTION} {legend}", style="dim"))
         console.print(Text(self.difference.verdict, style="bold"))
-        # As in `0.433 → 0.565, first and last 10 of 200`; empty where no training is known.
+        # Such as `0.433 → 0.565, a step ± 0.050, first and last 10 of 200`; empty where no training is known.
         training_reward = first_and_last(self.log, "reward")
         if training_reward:
             console.print(Text(f"Reward in training {training_reward} steps."))
@@ -225,22 +231,26 @@ def compare_evaluations(
     )
     for key in metrics:
         check_metric("--metrics", key, difference.metrics)
-    facts = [evaluation.facts for evaluation in evaluations]
-    log = Path(str(facts[1].get("model"))).parent / LOG
+    facts_a, facts_b = (evaluation.facts for evaluation in evaluations)
+    # The model of B is a checkpoint in the folder of its training, where the log lies; a model of the hub has none.
+    training_log = Path(str(facts_b.get("model"))).parent / LOG
     return Comparison(
         difference=difference,
         paths=paths,
         names=run_names(*paths),
         metrics=list(dict.fromkeys((*metrics, metric))) if metrics else list(difference.metrics),
         images=images,
-        run_facts=facts,
+        run_facts=[facts_a, facts_b],
         reward=reward,
-        log=read_entries(log) if "model" in facts[1] and log.is_file() else (),
+        log=read_entries(training_log) if "model" in facts_b and training_log.is_file() else (),
     )
 
 
 def _common_label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
-    """The rule by which both evaluations compared labels; one that names none is taken to be like the other."""
+    """The rule by which both evaluations compared labels; refuse two rules.
+
+    One that names no rule is taken to be like the other; if neither does, labels are ignored.
+    """
     rules = dict.fromkeys(run.facts["label matching"] for run in evaluations if "label matching" in run.facts)
     if len(rules) > 1:
         raise ValueError(
@@ -251,7 +261,7 @@ def _common_label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
 
 
 def run_names(a: Path, b: Path) -> list[str]:
-    """A name for each run: the last part of its path that tells it from the other, or a letter where none does.
+    """The names of both runs: the last part of each path that differs from the other's; A and B for one folder.
 
     Example:
         >>> run_names(Path("runs/before"), Path("runs/after"))
@@ -270,10 +280,10 @@ def run_names(a: Path, b: Path) -> list[str]:
 
 
 def _change_row(heading: str, change: Change) -> list[str | Cell]:
-    """The row of a metric: both values and their change, with the units and the test beneath it."""
-    # On how many units the metric is better, worse and the same, and p; each only where it is known.
+    """The row of a metric: its heading, both values, and their change with counts and p beneath it, where known."""
     notes = []
     if any(change.units):
+        # On how many images or patients B is better, worse and the same.
         notes.append(" / ".join(map(str, change.units)))
     if not math.isnan(change.p):
         notes.append(f"p {p_cell(change.p)}, Holm {p_cell(change.holm)}")
@@ -282,9 +292,9 @@ def _change_row(heading: str, change: Change) -> list[str | Cell]:
 
 
 def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice]:
-    """Choose the images at the head of the page: no choice of a person, and no flattery.
+    """Choose the images that the page shows first, by a rule, so that nobody can pick flattering ones.
 
-    Of each of the four most frequent findings the image with the median gain, likewise a normal image, and the image
+    For each of the four most frequent findings the image with the median gain, likewise one normal image, and the image
     that lost most, if any did. No image comes twice.
 
     Args:
@@ -292,7 +302,7 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice
         reward: name of the reward whose change ranks them.
 
     Returns:
-        A choice of one image each, in this order; places are indices into `images`.
+        Choices of one image each, in this order; their `places` are indices into `images`.
 
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
@@ -301,23 +311,26 @@ def choose_first(images: Sequence[SharedImage], reward: str) -> list[html.Choice
         >>> [(choice.title, list(choice.places)) for choice in choose_first(shared, "R4")]
         [('mass, median change', [0]), ('worst loss', [3])]
     """
-    worst_first = sorted(range(len(images)), key=lambda k: _gain(images[k], reward))
-    labels = Counter(label for shared in images for label in set(shared[0].gt_labels))
-    # The worst loss is chosen before it could be taken for a median, and shown last.
-    losses = [k for k in worst_first if _gain(images[k], reward) < 0]
+    worst_first = sorted(range(len(images)), key=lambda place: _gain(images[place], reward))
+    # Run A stands for both: they have the same reference boxes.
+    references = [image_a for image_a, _ in images]
+    image_counts = Counter(label for reference in references for label in set(reference.gt_labels))
+    losses = [place for place in worst_first if _gain(images[place], reward) < 0]
+    normal = [place for place in worst_first if references[place].is_normal]
+    # The worst loss chooses before another choice could take its image, and is shown last.
     choices = [html.Choice(_WORST_LOSS, "", losses, "first")]
-    for label, _ in labels.most_common(_FINDINGS_FIRST):
-        places = [k for k in worst_first if label in images[k][0].gt_labels]
+    for label, _ in image_counts.most_common(_FINDINGS_FIRST):
+        places = [place for place in worst_first if label in references[place].gt_labels]
         choices.append(html.Choice(f"{label}, median change", "", places, "middle"))
-    choices.append(html.Choice("normal image", "", [k for k in worst_first if images[k][0].is_normal], "middle"))
-    return sorted(html.choose_images(choices, 1), key=lambda choice: choice.title == _WORST_LOSS)
+    choices.append(html.Choice("normal image", "", normal, "middle"))
+    return sorted(html.choose_images(choices, count=1), key=lambda choice: choice.title == _WORST_LOSS)
 
 
 def _gain(shared: SharedImage, reward: str) -> float:
-    """By how much the reward of an image is higher in run B."""
-    before, after = shared
-    # Equal rewards may differ in the last digit.
-    return round(after.rewards[reward] - before.rewards[reward], 9)
+    """By how much the reward of an image is higher in run B than in run A."""
+    image_a, image_b = shared
+    # Rounding errors of equal rewards must not look like a loss.
+    return round(image_b.rewards[reward] - image_a.rewards[reward], 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
@@ -333,16 +346,19 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     Raises:
         ValueError: an image lacks the reward by whose change images are chosen.
     """
-    difference, names, reward = comparison.difference, comparison.names, comparison.reward
+    difference, (name_a, name_b), reward = comparison.difference, comparison.names, comparison.reward
     images = _shared_images(comparison)
     choices = choose_first(images, reward)
+    # Every choice has exactly one place.
     cards = [_card(comparison, choice.title, images[choice.places[0]], load_image) for choice in choices]
-    facts, training_plot = comparison.run_facts[1], reward_plot(comparison.log)
+    training_plot = reward_plot(comparison.log)
+    # Both runs answered the same images; the facts of B name their dataset.
+    _, facts = comparison.run_facts
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return html.Page(
         title=comparison.title,
-        subtitle=f"{difference.images} images{dataset}. {names[1]} compared with {names[0]}. "
+        subtitle=f"{difference.images} images{dataset}. {name_b} compared with {name_a}. "
         f"Above each image: the change of its {reward}.",
         opening=[html.Legend(difference.label_matching), html.Cards(cards)] if cards else [],
         verdict=difference.verdict,
@@ -357,21 +373,21 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
 
 def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: LoadImage) -> html.Card:
     """The card of one image, with a panel for the reference and for the answer of each run."""
-    # Both runs have the same reference boxes; the pixels are those of B's dataset, which `load_image` opens.
-    reference, answer_of_b = shared
-    boxes = outcomes.drawn_boxes(reference.gt, "reference", reference.gt_labels)
-    panels = [html.Panel(boxes, "reference", ", ".join(reference.gt_labels) or "normal")]
+    # Id, size and reference boxes are the same in both runs; `load_image` opens the dataset of B.
+    image_a, image_b = shared
+    boxes = outcomes.drawn_boxes(image_a.gt, "reference", image_a.gt_labels)
+    panels = [html.Panel(boxes, "reference", ", ".join(image_a.gt_labels) or "normal")]
     for name, image in zip(comparison.names, shared, strict=True):
-        of_boxes = outcomes.box_outcomes(image, comparison.difference.label_matching)
+        box_outcomes = outcomes.box_outcomes(image, comparison.difference.label_matching)
         heading = f"{name} {image.rewards[comparison.reward]:.2f}"
-        boxes = outcomes.drawn_answer(image, of_boxes)
-        panels.append(html.Panel(boxes, heading, outcomes.image_summary(image, of_boxes)))
-    pixels, gain = load_image(answer_of_b), _gain(shared, comparison.reward)
+        boxes = outcomes.drawn_answer(image, box_outcomes)
+        panels.append(html.Panel(boxes, heading, outcomes.image_summary(image, box_outcomes)))
+    pixels, gain = load_image(image_b), _gain(shared, comparison.reward)
     return html.Card(
         title=title,
-        id=reference.id,
+        id=image_a.id,
         uri=html.jpeg_uri(pixels, LONGEST_SIDE) if pixels else "",
-        size=(reference.width, reference.height),
+        size=(image_a.width, image_a.height),
         panels=panels,
         value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
     )
@@ -380,19 +396,20 @@ def _card(comparison: Comparison, title: str, shared: SharedImage, load_image: L
 def _tables(comparison: Comparison) -> list[Any]:
     """The blocks of metrics: the core as a table, then all and those by label, each folded."""
     blocks: list[Any] = [comparison.table(comparison.core)]
-    if not set(comparison.metrics) <= set(comparison.difference.core):
+    if set(comparison.metrics) - set(comparison.difference.core):
         blocks.append(html.Section("All metrics", [comparison.table(comparison.metrics)], kind="fold"))
     if comparison.difference.labels:
         table = comparison.label_table
+        # The title stands on the folded section, not above the table inside it again.
         blocks.append(html.Section(table.title, [table._replace(title="")], kind="fold"))
     return blocks
 
 
 def _shared_images(comparison: Comparison) -> list[SharedImage]:
-    """The images that both runs have, each as both answered it; refuse a reward that one of them lacks."""
+    """The images that both runs have, each as both answered it; refuse a comparison whose reward one of them lacks."""
     images_a, images_b = comparison.images
-    by_id = {image.id: image for image in images_b}
-    shared = [(image, by_id[image.id]) for image in images_a if image.id in by_id]
+    b_by_id = {image.id: image for image in images_b}
+    shared = [(image, b_by_id[image.id]) for image in images_a if image.id in b_by_id]
     common_rewards = set.intersection(*(set(image.rewards) for pair in shared for image in pair))
     if comparison.reward not in common_rewards:
         raise ValueError(
