@@ -72,9 +72,13 @@ class Table(NamedTuple):
     def rich(
         self, *, small: bool = True, caption: str | None = None, unbroken: Collection[int] = (0,)
     ) -> rich.table.Table:
-        """The table for the terminal; with `small`, intervals are beneath their values.
+        """The table for the terminal.
 
-        Columns that are `unbroken` are cut rather than broken into lines.
+        Args:
+            small: whether the small print of a cell, such as an interval, stands beneath its text.
+            caption: beneath the table.
+            unbroken: indices of the columns whose text is cut where there is no room; that of others is broken into
+                lines.
         """
         from rich import box
         from rich.table import Table
@@ -83,22 +87,24 @@ class Table(NamedTuple):
         # No markup: a name may hold brackets.
         title = Text(self.title, "table.title") if self.title else None
         table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
-        for k, cell in enumerate(map(_cell, self.header)):
-            is_unbroken = k in unbroken
+        for column, cell in enumerate(map(_cell, self.header)):
+            is_unbroken = column in unbroken
             table.add_column(
                 Text(cell.text),
-                justify="left" if k == 0 or cell.kind == "words" else "right",
+                # The first column has the names of the rows; others have numbers, unless they say otherwise.
+                justify="left" if column == 0 or cell.kind == "words" else "right",
                 no_wrap=is_unbroken,
                 overflow="ellipsis" if is_unbroken else "fold",
             )
         for row in self.rows:
-            if len(row) == 1:
+            is_heading = len(row) == 1
+            if is_heading:
                 table.add_section()
             cells = []
             for cell in map(_cell, row):
-                beneath = cell.small if small and len(row) > 1 else ""
-                # The last word of a kind of several, such as `shade-3 marked`, is the one with a style.
-                style = "bold" if len(row) == 1 else _STYLES.get(cell.kind.rpartition(" ")[2], "")
+                beneath = cell.small if small and not is_heading else ""
+                # A kind may be several classes of a page, as in `shade-3 marked`: the last one has the style.
+                style = "bold" if is_heading else _STYLES.get(cell.kind.split(" ")[-1], "")
                 line_end = "\n" if cell.text and beneath else ""
                 cells.append(Text.assemble((cell.text, style), (line_end + beneath, "dim")))
             table.add_row(*cells)
@@ -111,18 +117,19 @@ def _cell(content: str | Cell) -> Cell:
 
 
 def measured_columns(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> dict[str, str]:
-    """The headings of those metrics that at least one row has.
+    """The headings, by key, of those metrics that at least one row has.
 
     Example:
         >>> measured_columns({"after": {"iou": (0.5, 0.4, 0.6)}}, {"iou": "mean IoU", "f1": "F1"})
         {'iou': 'mean IoU'}
     """
-    measured = {key for row in rows.values() for key, estimate in row.items() if not math.isnan(estimate[0])}
+    # NaN is the value of a metric for which there was nothing to measure.
+    measured = {key for metrics in rows.values() for key, (value, _, _) in metrics.items() if not math.isnan(value)}
     return {key: heading for key, heading in headings.items() if key in measured}
 
 
 def metrics_table(rows: Mapping[str, Metrics], headings: Mapping[str, str], name_heading: str) -> Table:
-    """A line for each row, a column for each metric that some row has.
+    """A table with the name and the metrics of each row, in columns for the metrics that at least one row has.
 
     Args:
         rows: metrics by the name of the row.
@@ -130,10 +137,10 @@ def metrics_table(rows: Mapping[str, Metrics], headings: Mapping[str, str], name
         name_heading: of the column with the names.
     """
     columns = measured_columns(rows, headings)
-    lines: list[list[str | Cell]] = []
+    table_rows: list[list[str | Cell]] = []
     for name, metrics in rows.items():
-        lines.append([name, *(estimate_cell(metrics.get(key)) for key in columns)])
-    return Table([name_heading, *columns.values()], lines)
+        table_rows.append([name, *(estimate_cell(metrics.get(key)) for key in columns)])
+    return Table([name_heading, *columns.values()], table_rows)
 
 
 def groups_table(groups: Sequence[GroupMetrics], headings: Mapping[str, str], name_heading: str) -> Table:
@@ -153,11 +160,11 @@ def groups_table(groups: Sequence[GroupMetrics], headings: Mapping[str, str], na
 
 
 def robustness_table(points: Sequence[RobustnessPoint]) -> Table:
-    """The :data:`ROBUSTNESS_METRICS` of each change and strength, by a name for people; no rows without points.
+    """The :data:`ROBUSTNESS_METRICS` on images that were changed, a row for each kind and strength of change.
 
     Args:
-        points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
-            in grey values.
+        points: of corruptions, whose strength is 0 for the unchanged image, and of `pgd` attacks, whose strength is
+            the largest change of a pixel, ε, as a part of the range of its values.
 
     Example:
         >>> from grounding_rewards.metrics.intervals import Estimate
@@ -172,6 +179,7 @@ def robustness_table(points: Sequence[RobustnessPoint]) -> Table:
             name = f"{change}, ε {255 * point.strength:.3g}/255"
         else:
             name = f"{change}, strength {point.strength:g}" if point.strength else "the image as it is"
+        # Every corruption has the same point for the unchanged image: their common name makes one row of them.
         rows[name] = {key: getattr(point, key) for key in ROBUSTNESS_METRICS}
     return metrics_table(rows, ROBUSTNESS_METRICS, "change")
 
@@ -189,7 +197,9 @@ METRIC_GROUPS = {
 
 
 def group_metrics(keys: Iterable[str]) -> dict[str, list[str]]:
-    """The keys of each group that has some, in the order of the table, each in the order of its beginnings.
+    """Sort keys of metrics into the groups of :data:`METRIC_GROUPS`; groups without keys are left out.
+
+    The keys of a group are in the order of its beginnings: in `Finding`, `recall_…` stands before `f1_…`.
 
     Example:
         >>> group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])
@@ -199,10 +209,10 @@ def group_metrics(keys: Iterable[str]) -> dict[str, list[str]]:
     for key in keys:
         title = next(title for title, beginnings in METRIC_GROUPS.items() if key.startswith(beginnings))
         groups[title].append(key)
-    for title, members in groups.items():
-        # The sort is stable: keys of one beginning stay in their order.
-        members.sort(key=lambda key: [key.startswith(start) for start in METRIC_GROUPS[title]], reverse=True)
-    return {title: members for title, members in groups.items() if members}
+    for title, group_keys in groups.items():
+        # The key of an earlier beginning has its True earlier, and so the larger list. Equal ones stay in their order.
+        group_keys.sort(key=lambda key: [key.startswith(start) for start in METRIC_GROUPS[title]], reverse=True)
+    return {title: group_keys for title, group_keys in groups.items() if group_keys}
 
 
 def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
@@ -214,12 +224,12 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         title: of the table.
         note: beneath its title, on pages.
     """
-    systems = evaluation.systems
-    measured = measured_columns(systems, evaluation.headings)
+    measured = measured_columns(evaluation.systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
-    header: list[str | Cell] = ["metric", *systems]
-    rows = [_metric_row(evaluation, key, systems) for key in keys]
+    header: list[str | Cell] = ["metric", *evaluation.systems]
+    rows = [_metric_row(evaluation, key) for key in keys]
     if evaluation.constant:
+        # After the columns of the metric and of the first system, which is what was evaluated: others are baselines.
         header.insert(2, "above the constant box")
         for key, row in zip(keys, rows, strict=True):
             row.insert(2, estimate_cell(evaluation.above_constant.get(key), signed=True, kind="strong"))
@@ -227,24 +237,26 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
-    """A line for each metric, in groups; a column for each system, to fit on a journal's page."""
-    systems = evaluation.systems
+    """A row for each metric that was measured, in groups; a column for each system, to fit on a journal's page."""
     rows: list[list[str | Cell]] = []
-    for group, keys in group_metrics(measured_columns(systems, evaluation.headings)).items():
+    for group, keys in group_metrics(measured_columns(evaluation.systems, evaluation.headings)).items():
+        # A row of one cell is the heading of those beneath it.
         rows.append([group])
-        rows += [_metric_row(evaluation, key, systems) for key in keys]
-    return Table(["metric", *systems], rows)
+        rows += [_metric_row(evaluation, key) for key in keys]
+    return Table(["metric", *evaluation.systems], rows)
 
 
-def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:
-    """The row of a metric with every system."""
+def _metric_row(evaluation: Evaluation, key: str) -> list[str | Cell]:
+    """The row of a metric: its heading, and its value for every system."""
     metric = evaluation.metrics[key]
     heading = f"{metric.heading} ↓" if metric.lower_is_better else metric.heading
+    # This metric alone has a test: whether the answers depend on the image.
     if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
         heading += f" ({format_p(evaluation.dependence.p)})"
     row: list[str | Cell] = [heading]
-    for name, metrics in systems.items():
+    for name, metrics in evaluation.systems.items():
+        # The reference as answer earns the most that is possible.
         kind = "ceiling" if name == REFERENCE else ""
-        # What is neither better high nor low, such as the error of a count, has a sign.
+        # What is best at 0, such as the error of a count, has a sign.
         row.append(estimate_cell(metrics.get(key), signed=metric.lower_is_better is None, kind=kind))
     return row
