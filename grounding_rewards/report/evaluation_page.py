@@ -122,6 +122,7 @@ class _ScoredImage(NamedTuple):
     def tags(self) -> list[str]:
         """Status of the answer, its successes and mistakes, and reasons for which boxes were rejected."""
         image, counted_outcomes = self.image, set(self.outcomes.pred) - {IGNORED}
+        # A box that cannot be read is still a claim that something is to be found.
         has_box = bool(counted_outcomes) or bool(image.broken)
         tag_flags = {
             HALLUCINATED: image.is_normal and has_box,
@@ -158,6 +159,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     return html.Page(
         title=page.title,
         subtitle=page.subtitle,
+        # Whether the answers are better than those of a model that never looks.
         verdict=evaluation.looking,
         sections=[
             html.Section("Metrics", _metrics(page)),
@@ -176,14 +178,14 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 def _metrics(page: EvaluationPage) -> list[Any]:
     """The blocks of metrics: the core as a table, then all and their definitions, folded; none without metrics."""
     evaluation = page.evaluation
-    every = tables.evaluation_table(evaluation)
+    all_metrics = tables.evaluation_table(evaluation)
     definitions = {metric.heading: metric.definition for metric in evaluation.metrics.values() if metric.definition}
     blocks = [
         tables.core_table(evaluation, page.reward, note=_CORE_NOTE),
-        html.Section("All metrics", [every], kind="fold"),
+        html.Section("All metrics", [all_metrics], kind="fold"),
         html.Section("What each metric is", [definitions], kind="fold"),
     ]
-    return blocks if every.rows else []
+    return blocks if all_metrics.rows else []
 
 
 def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
@@ -197,9 +199,10 @@ def _groups_of_boxes(page: EvaluationPage) -> list[Any]:
 
 
 def _gallery(page: EvaluationPage) -> html.Section:
-    """The section of the images that the page's program shows."""
+    """The section of the images, which the script in the page draws from data and records; empty without images."""
     images = _scored_images(page)
     data = _data(page, images)
+    # Of a large evaluation only some images have a record and a row in the table.
     recorded = [images[place] for place in data["recorded"]]
     records = _image_records(recorded, page.reward_names)
     listed = "all" if len(recorded) == len(images) else f"{len(recorded):,}"
@@ -213,37 +216,41 @@ def _gallery(page: EvaluationPage) -> html.Section:
 def _folded(title: str, table: tables.Table) -> list[html.Section]:
     """A list of one section with the table, folded if it is long; an empty list if the table has no metrics."""
     kind = "fold" if len(table.rows) > MOST_ROWS else ""
+    # The first column has the names of the rows, all others have metrics.
     return [html.Section(title, [table], kind=kind)] if table.header[1:] else []
 
 
 def _scored_images(page: EvaluationPage) -> list[_ScoredImage]:
     """All images of the page with the outcomes of their boxes and their ceilings."""
     matched = page.evaluation.matched
+    # What the reference as answer earns on each image; nothing is known of it where the page has no such answers.
     ceilings = [image.rewards for image in page.reference] or [{}] * len(matched.images)
     outcomes = outcomes_of(matched)
-    # Arrays with a row for each image, padded to the longest: the mask says which places hold a box.
+    # Arrays with a row for each image, padded to the most boxes: the mask says which cells hold a reference box.
     ious, is_box = matched.best_ious
     scored = []
-    for k, image in enumerate(matched.images):
-        overlap = None if image.is_normal else float(ious[k][is_box[k]].mean())
-        scored.append(_ScoredImage(image, outcomes[k], overlap, ceilings[k]))
+    for place, image in enumerate(matched.images):
+        overlap = None if image.is_normal else float(ious[place][is_box[place]].mean())
+        scored.append(_ScoredImage(image, outcomes[place], overlap, ceilings[place]))
     return scored
 
 
 def _groups(images: Sequence[_ScoredImage], reward: str, worst_first: Sequence[int]) -> list[html.Choice]:
     """The groups of images in the gallery, failures first; the note of each says how many images are of its kind.
 
-    `worst_first` are the places of the images with findings, the worst by the reward first.
+    `worst_first` are the indices, in `images`, of those with findings, the worst by the reward first.
     """
     tagged: dict[str, list[int]] = defaultdict(list)
     unreadable = []
     for place, scored in enumerate(images):
+        # An answer that says nothing misses every finding too, but is shown in its own group alone.
         if not is_read(scored.image.pred, scored.image.status):
             unreadable.append(place)
             continue
         for tag in scored.tags:
             tagged[tag].append(place)
     missed = tagged[MISSED_FINDING]
+    # A missed finding is the worse mistake: an image with both is in its group.
     mislabelled = sorted(set(tagged[MISLABELLED]) - set(missed))
     with_findings, normal = len(worst_first), len(images) - len(worst_first)
 
@@ -265,18 +272,18 @@ def _groups(images: Sequence[_ScoredImage], reward: str, worst_first: Sequence[i
 
 
 def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any]:
-    """The data of the page's program about all images, which it knows by their places in `images`.
+    """What the script in the page must know to show images, each of which it names by its index in `images`.
 
-    `leads` are a few images at the top of the page, `groups` those of the gallery; `recorded` are the places of the
-    images that have a record, see :func:`_image_records`.
+    `leads` are a few images at the top of the page, `groups` those of the gallery; `recorded` are the images that have
+    a record, see :func:`_image_records`: the first :data:`MOST_LISTED`, and all that are shown.
     """
     worst_first = sorted(range(len(images)), key=lambda place: images[place].fraction(page.reward))
-    worst_findings = [place for place in worst_first if not images[place].image.is_normal]
-    groups = _groups(images, page.reward, worst_findings)
-    kinds = [html.Choice("Worst", "", worst_findings, "first"), html.Choice("Typical", "", worst_findings, "middle")]
+    with_findings = [place for place in worst_first if not images[place].image.is_normal]
+    groups = _groups(images, page.reward, with_findings)
+    kinds = [html.Choice("Worst", "", with_findings, "first"), html.Choice("Typical", "", with_findings, "middle")]
     leads = html.choose_images(kinds, LEADS_PER_KIND)
     chosen_places = [place for choice in (*leads, *groups) for place in choice.places]
-    # There is room for some pictures alone: the chosen images come first.
+    # A page has room for so many pictures: the chosen images get theirs first.
     pictures = _pictures(page, list(dict.fromkeys([*chosen_places, *worst_first])))
     return {
         "rewards": page.reward_names,
@@ -290,29 +297,31 @@ def _data(page: EvaluationPage, images: Sequence[_ScoredImage]) -> dict[str, Any
 
 
 def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[int, str]:
-    """The pictures of the images at these places as addresses, by place, until the budget is spent."""
+    """The pictures of the images at these indices as data URIs, by index, until the budget of characters is spent."""
     pictures: dict[int, str] = {}
-    size = 0
+    characters = 0
     for place in places[:MOST_PICTURES]:
         image = None if page.load_image is None else page.load_image(place)
         if image is None:
             continue
         uri = html.jpeg_uri(image, LONGEST_SIDE)
-        size += len(uri)
-        if size > PICTURE_BUDGET:
+        characters += len(uri)
+        if characters > PICTURE_BUDGET:
             break
         pictures[place] = uri
     return pictures
 
 
 def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the record of each image for the page's program: its boxes, their outcomes, rewards, the answer's text."""
+    """Yield a record of each image as JSON values, by the keys that the script in the page reads."""
+    # All images share the budget of characters equally.
     text_length = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(images))))
 
     def boxes(corners: Any, *columns: Sequence[Any]) -> list[list[Any]]:
-        """For each box its corners, None for those that are not finite, then its value of each column."""
-        shown_boxes = corners[:MOST_BOXES].tolist()
-        return [[*map(_rounded, box), *(column[k] for column in columns)] for k, box in enumerate(shown_boxes)]
+        """A list for each box that is shown: its four corners, then its value in every column, such as its label."""
+        # Columns may be longer: they have the boxes that are not shown too.
+        rows = zip(corners[:MOST_BOXES].tolist(), *columns, strict=False)
+        return [[*map(_rounded, box), *values] for box, *values in rows]
 
     for scored in images:
         image, outcomes = scored.image, scored.outcomes
@@ -327,6 +336,7 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
             "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
             "pred": boxes(image.pred, image.pred_labels, outcomes.pred, pred_ious, confidences, outcomes.other_labels),
             "ignore": boxes(image.ignore),
+            # How many there are in all, where not all are shown.
             "n": [len(image.gt), len(image.pred)],
             "overlap": _rounded(scored.overlap, 4),
             "tags": scored.tags,
@@ -336,6 +346,7 @@ def _image_records(images: Sequence[_ScoredImage], rewards: Sequence[str]) -> It
             "ceilings": [_rounded(scored.ceilings.get(name, 1.0), 4) for name in rewards],
             "sampled": [_rounded(reward, 4) for reward in image.sampled_rewards],
             "text": image.text[:text_length],
+            # Characters of the text that are left out.
             "cut": max(0, len(image.text) - text_length),
         }
 
@@ -349,30 +360,31 @@ def _rounded(value: float | None, digits: int = 1) -> float | int | None:
 
 
 def check_evaluation_folder(folder: Path, command: str) -> None:
-    """Refuse a folder with another evaluation, which would be lost.
+    """Refuse a folder with the evaluation of another command, which would be lost; the same command may write again.
 
     Args:
         folder: to be written.
         command: options of the evaluation that is to be written.
 
     Raises:
-        ValueError: it is a file, or has files of another command.
+        ValueError: the folder is a file, or holds the evaluation of another command.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"Expected a folder for --out, got the file {str(folder)!r}. Give another name.")
     files = [name for name in ("evaluation.json", "images.jsonl", "report.html") if (folder / name).exists()]
     if files:
-        previous = read_evaluation(folder).command or f"{files[0]} of another one"
+        # Where no command is known, words that are no command differ from every command.
+        previous_command = read_evaluation(folder).command or f"{files[0]} of another one"
         remedy = "Name another folder, or replace what is there with --overwrite."
-        check_settings(folder, {"evaluate": previous}, {"evaluate": command}, remedy)
+        check_settings(folder, stored={"evaluate": previous_command}, settings={"evaluate": command}, remedy=remedy)
 
 
 def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
     """Write all files of an evaluation, or none: what the folder held before stays until all are there.
 
     Args:
-        folder: is made.
-        page: with the metrics and images.
+        folder: to write to, which is made if it is not there.
+        page: the contents of the report, with the metrics and images of the other files.
     """
     with whole_folder(folder) as unfinished:
         save_predictions(unfinished / "images.jsonl", page.evaluation.images)
@@ -381,12 +393,12 @@ def write_evaluation_folder(folder: Path, page: EvaluationPage) -> None:
         write_whole(unfinished / "report.html", render_evaluation_page(page))
     for path in (folder / "metrics").iterdir():
         if path.name not in plot_names:
-            # A plot of an evaluation before, which had other metrics.
+            # The plot of an earlier evaluation, which had other metrics.
             path.unlink()
 
 
 def evaluated_images(facts: Mapping[str, Any]) -> str:
-    """Number and source of the images of an evaluation, for a title.
+    """Say in words how many images an evaluation has, where they are from, and what is on them.
 
     Args:
         facts: of the evaluation.
@@ -400,6 +412,7 @@ def evaluated_images(facts: Mapping[str, Any]) -> str:
         '8 images of 1 patient and unknown ones of vindr, 2 without a finding, 9 reference boxes'
     """
     split = f" ({facts['split']})" if facts["split"] else ""
+    # Words in the place of the number say that no patient is known.
     patients = f" of {counted(facts['patients'], 'patient')}" if isinstance(facts["patients"], int) else ""
     patients += " and unknown ones" if "images whose patient is not known" in facts else ""
     # The name of the dataset alone: its path is among the facts.
