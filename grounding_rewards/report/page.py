@@ -124,6 +124,7 @@ class Page:
 
     def render(self) -> str:
         """The page as an HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
+        # Style sheets and the script stand in the document itself: `self` has only the names of their files.
         style = read_asset("page.css")
         if self.style:
             style += read_asset(self.style)
@@ -131,14 +132,15 @@ class Page:
         sections = [section for section in self.sections if section.blocks]
         template = _environment().get_template("page.html.jinja")
         document = template.render(page=self, sections=sections, style=style, script=script)
-        # Lone surrogates become "?".
+        # Lone surrogates, which no UTF-8 has, become "?".
         return document.encode("utf-8", "replace").decode("utf-8")
 
 
 class Choice(NamedTuple):
-    """Images under one heading: their places in the order in which they are to be chosen.
+    """Images under one heading, from which :func:`choose_images` chooses some.
 
-    how: `first`, `middle`, or `even` for an even selection from the first to the last.
+    places: indices of the images in a list of all, in a meaningful order, such as the worst first.
+    how: which of them are chosen: the `first`, those in the `middle`, or `even`, at equal distances over the whole.
     """
 
     title: str
@@ -148,7 +150,14 @@ class Choice(NamedTuple):
 
 
 def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
-    """The choices with at most `count` places each; no place comes twice, and a choice without places is left out.
+    """Choose at most `count` images for each heading, none of them twice.
+
+    Args:
+        choices: in order: an image that one has taken is not there for those after it.
+        count: of images.
+
+    Returns:
+        The choices with the places of the chosen images alone, without those that are left with none.
 
     Example:
         >>> chosen = choose_images([Choice("worst", "", [4, 2, 1], "first"), Choice("all", "", range(5))], 2)
@@ -175,7 +184,7 @@ def choose_images(choices: Sequence[Choice], count: int) -> list[Choice]:
 
 @cache
 def _environment() -> Environment:
-    """The templates of pages, with what they call."""
+    """The ``jinja2`` environment of the templates of pages: it escapes every text, and knows what they call."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -186,9 +195,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    # `tojson` writes what JavaScript can read, so no NaN, and no spaces, as pages are large.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals["digest"] = digest
-    # A template draws each kind of block in its own way.
+    # The name of a block's class, by which a template knows how to draw it.
     environment.filters["block"] = lambda content: type(content).__name__
     return environment
 
@@ -200,7 +210,7 @@ def read_asset(name: str) -> str:
 
 
 def digest(content: str) -> str:
-    """The hash of a style sheet or a program, by which a Content-Security-Policy allows it.
+    """The SHA-256 of a style sheet or a script, in the form by which a Content-Security-Policy allows it.
 
     Example:
         >>> digest("")
@@ -220,14 +230,14 @@ def data_uri(content: bytes, media_type: str) -> str:
 
 
 def jpeg_uri(image: Image, longest_side: int) -> str:
-    """An address that holds the image as a small JPEG.
+    """A data URI with the image as a JPEG of at most :data:`PICTURE_BYTES`.
 
     Args:
         image: the image.
-        longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
+        longest_side: of the JPEG at most, in pixels.
     """
     thumbnail = small_image(image, longest_side)
-    # A noisy image is halved until it is small enough.
+    # Noise compresses badly: a noisy image is halved until its file is small enough.
     while True:
         buffer = io.BytesIO()
         thumbnail.save(buffer, format="JPEG", quality=70, optimize=True)

@@ -80,15 +80,16 @@ class Plot:
 
     @cached_property
     def figure(self) -> Figure:
-        """The plot as a ``matplotlib.figure.Figure``, without a window, laid out once for all of its forms."""
+        """The plot as a ``matplotlib.figure.Figure``, drawn and laid out once, from which every file is written."""
         import matplotlib
         from matplotlib.figure import Figure
 
         with matplotlib.rc_context(_RC), warnings.catch_warnings():
-            # Glyphs that matplotlib's font lacks become boxes.
+            # A label may have characters that matplotlib's font lacks: they become boxes, without a warning for each.
             warnings.filterwarnings("ignore", message="Glyph")
             figure = Figure(figsize=self.size, facecolor="none", layout="constrained")
             self.draw(figure)
+            # The layout is computed once and then fixed: else each file would compute it anew.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
         return figure
@@ -102,14 +103,16 @@ class Plot:
         """
         import matplotlib
 
-        dates = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[file_format]
-        ground = GROUND if file_format == "png" else "none"
+        # The date, and ids in SVG that are random without a salt, would make every file different.
+        no_date = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[file_format]
+        background = GROUND if file_format == "png" else "none"
         with matplotlib.rc_context({**_RC, "svg.hashsalt": self.name}), warnings.catch_warnings():
+            # As in `figure`: characters that the font lacks.
             warnings.filterwarnings("ignore", message="Glyph")
-            self.figure.savefig(target, format=file_format, dpi=300, facecolor=ground, metadata=dates)
+            self.figure.savefig(target, format=file_format, dpi=300, facecolor=background, metadata=no_date)
 
     def uri(self) -> str:
-        """An address that holds the plot as PNG."""
+        """A data URI with the plot as PNG."""
         buffer = io.BytesIO()
         self.save(buffer, "png")
         return data_uri(buffer.getvalue(), "image/png")
@@ -120,21 +123,24 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
 
     Example:
         >>> from tempfile import TemporaryDirectory
+        >>> line = Plot("line", "", "", lambda figure: figure.subplots().plot([0, 1]), (1, 1))
         >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_plots([Plot("line", "", "", bool, (1, 1))], Path(folder))]
+        ...     [path.name for path in write_plots([line], Path(folder))]
         ['line.png', 'line.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for plot, file_format in product(plots, ("png", "pdf")):
-        paths.append(folder / f"{plot.name}.{file_format}")
-        plot.save(paths[-1], file_format)
+        path = folder / f"{plot.name}.{file_format}"
+        plot.save(path, file_format)
+        paths.append(path)
     return paths
 
 
 def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
-    """The axes of `count` small plots in so many columns, row by row; `shared`: as `subplots` takes it."""
+    """The axes of `count` small plots in so many columns, row by row; `shared`: `sharex`, `sharey` of `subplots`."""
     axes = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared).ravel()
+    # The last row may have more places than plots.
     for axis in axes[count:]:
         axis.remove()
     return list(axes[:count])
@@ -157,6 +163,7 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
     Args:
         entries: of the log, a mapping for each logged step.
     """
+    # By name two rows: steps, and the reward at each.
     curves: dict[str, NDArray[np.float64]] = {}
     for key, name in (("reward", "training images"), ("eval_reward", "held-out images")):
         points = []
@@ -170,20 +177,19 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
         return None
 
     def draw(figure: Figure) -> None:
-        """Draw the rewards pale, and their running means over them; few values as marks on a line."""
+        """Draw many rewards pale, with their running mean over them; few, of which no mean is drawn, as marks."""
         axis = figure.subplots()
         for colour, (name, (steps, values)) in zip(SERIES, curves.items(), strict=False):
             if len(values) < _LEAST_SMOOTHED:
                 axis.plot(steps, values, marker="o", color=colour, label=name)
                 continue
             axis.plot(steps, values, color=colour, alpha=0.3, linewidth=1)
-            # About an eighth of all values, an odd number of them, so that each mean stands at a step.
+            # A mean is of about an eighth of all values: a step, and equally many before and after it.
             window = np.ones(2 * (len(values) // 16) + 1)
-            # At both ends fewer values are averaged.
+            # At both ends of the curve the window reaches beyond it: there fewer values are averaged.
             counts = np.convolve(np.ones(len(values)), window, "same")
             axis.plot(steps, np.convolve(values, window, "same") / counts, color=colour, label=name)
-        axis.set_xlabel("step")
-        axis.set_ylabel("reward")
+        axis.set(xlabel="step", ylabel="reward")
         axis.grid(axis="y")
         axis.locator_params("x", integer=True)
         if len(curves) > 1:
@@ -193,8 +199,12 @@ def reward_plot(entries: Sequence[Mapping[str, Any]]) -> Plot | None:
 
 
 def iou_plot(ious: NDArray[np.float64]) -> Plot:
-    """The plot of how many reference boxes have which IoU with their partner, those without a partner (0) first."""
-    counts, edges = np.histogram(ious[ious > 0], 10, (0, 1))
+    """A plot of how many reference boxes have which IoU with their partner.
+
+    Args:
+        ious: of each reference box, 0 if it has no partner; these have a bar of their own, the first.
+    """
+    counts, edges = np.histogram(ious[ious > 0], bins=10, range=(0, 1))
     names = ["none", *(f"{low:.1f}–{high:.1f}" for low, high in pairwise(edges))]
 
     def draw(figure: Figure) -> None:
