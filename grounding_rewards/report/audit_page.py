@@ -25,7 +25,7 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
 
     Args:
         audit: from :func:`grounding_rewards.audit.run.audit`.
-        dataset: what was played on, for a person.
+        dataset: name of the images, as a reader knows them.
 
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
@@ -49,15 +49,16 @@ def render_audit_page(audit: Audit, *, dataset: str) -> str:
 
 
 def audit_table(audit: Audit) -> Table:
-    """A row for each scripted answer with its rewards, in groups by kind, the largest gain first.
+    """A row for each scripted answer with its mean rewards, in groups by kind.
 
-    `!` marks what was found, `~` documented weaknesses.
+    In a group those are first that gain most over an honest answer where they should not. `!` marks such a finding,
+    `~` a documented weakness.
     """
     rows: list[list[str | Cell]] = []
     results = {(played.reward, played.script): played for played in audit.played}
     largest_gains: dict[str, float] = {}
     for finding in audit.findings:
-        # Unlike `max`, `fmax` passes over the NaN of a finding without a gain.
+        # Not `max`: a finding without an honest answer to compare with has a gain of NaN, which `fmax` passes over.
         largest_gains[finding.script] = float(np.fmax(largest_gains.get(finding.script, 0.0), finding.gain))
     for kind in KINDS:
         scripts = [script for script in audit.scripts if script.kind == kind]
@@ -74,7 +75,7 @@ def audit_table(audit: Audit) -> Table:
 def _reward_cell(played: Played) -> Cell:
     """The mean reward of a scripted answer, its mark and its colour; beneath it interval and finding."""
     value = played.mean.value
-    # In steps, because a page may not style by attribute.
+    # One of eleven classes of the style sheet, from 0 to 1: the page's policy allows no colour at a cell itself.
     shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
     mark = "!" if played.finding else ""
     if played.accepted:
@@ -92,15 +93,18 @@ def audit_verdict(audit: Audit) -> str:
         >>> audit_verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         'Of 0 scripted answers, none is paid too much by any of 1 reward.'
     """
-    count = len({played.script for played in audit.faults})
+    # A scripted answer counts once, however many rewards pay it too much.
+    overpaid = {played.script for played in audit.faults}
     rewards = counted(len(audit.rewards), "reward")
-    if not count:
+    if not overpaid:
         return f"Of {len(audit.scripts)} scripted answers, none is paid too much by any of {rewards}."
-    return f"Of {len(audit.scripts)} scripted answers, {count} are paid too much by at least one of {rewards}."
+    return f"Of {len(audit.scripts)} scripted answers, {len(overpaid)} are paid too much by at least one of {rewards}."
 
 
 def found_tables(audit: Audit) -> list[Table]:
-    """The scripted answers that are paid too much, a table for each kind of finding.
+    """The scripted answers that are paid too much, a table for each kind of finding that there is.
+
+    Columns: the reward, the answer, its mean reward, by how much that exceeds an honest answer, and which one.
 
     Example:
         >>> found_tables(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
@@ -119,17 +123,18 @@ def found_tables(audit: Audit) -> list[Table]:
         rows: list[list[str | Cell]] = []
         for played in audit.faults:
             if played.finding == finding:
+                # An answer that has no honest one to compare with has no gain.
                 gain = "" if math.isnan(played.gain) else format_value(played.gain, signed=True)
                 script = Cell(played.script, ideas[played.script], "words")
-                partner = Cell(played.against, kind="words")
-                rows.append([played.reward, script, estimate_cell(played.mean), gain, partner])
+                opponent = Cell(played.against, kind="words")
+                rows.append([played.reward, script, estimate_cell(played.mean), gain, opponent])
         if rows:
             tables.append(Table(header, rows, f"{finding}: {meaning}"))
     return tables
 
 
 def accepted_table(audit: Audit) -> Table:
-    """Documented weaknesses, a row for each reward and reason.
+    """Documented weaknesses: a row for each reward and reason, with the scripted answers that it excuses.
 
     Example:
         >>> accepted_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows

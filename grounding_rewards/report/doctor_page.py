@@ -15,7 +15,7 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.common.formatting import percent
 from grounding_rewards.data.box_defects import box_defect
-from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Fault
+from grounding_rewards.doctor.context import CHECKS, Defect, Fault
 from grounding_rewards.doctor.examine import Checkup, Metrics
 from grounding_rewards.doctor.rows import ImageRow
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, data_uri
@@ -55,7 +55,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     sample = []
     for row, reason in checkup.sample:
         labelled_boxes = _labelled_boxes(row)
-        # Each label once; a box may have none.
+        # Each label once; that of a box without any is empty.
         labels = ", ".join(filter(None, dict.fromkeys(label for _, label in labelled_boxes)))
         content = labels or ("boxes without labels" if labelled_boxes else "no boxes")
         title = f"{_title(row)} · {reason}"
@@ -78,7 +78,7 @@ def render_doctor_page(checkup: Checkup) -> str:
 
 
 def _defects(checkup: Checkup) -> list[Any]:
-    """The blocks of defects: a table of all, then a section for each."""
+    """The blocks of defects: a table of all, then a section for each; without defects a sentence."""
     if not checkup.defects:
         return [["Nothing was found."]]
     rows: list[list[str | Cell]] = []
@@ -89,7 +89,7 @@ def _defects(checkup: Checkup) -> list[Any]:
 
 
 def _labels(metrics: Metrics) -> Section:
-    """The section with a row for each frequent label: its boxes, and its images in each split."""
+    """The section with a row for each of the most frequent labels: its boxes, and its images in each split."""
     labels = metrics.labels.most_common(_MAX_LABELS)
     rows = []
     for label, boxes in labels:
@@ -107,12 +107,13 @@ def doctor_verdict(checkup: Checkup) -> str:
         >>> doctor_verdict(Checkup("images", (), {}, (), Metrics()))
         '0 images: no errors, no warnings.'
     """
-    counts = []
-    for severity in SEVERITIES[:2]:
+    severity_counts = []
+    # Notes, the mildest of the three severities, are no part of the verdict.
+    for severity in ("error", "warning"):
         n = checkup.count(severity)
-        counts.append(f"{n or 'no'} {severity}{'' if n == 1 else 's'}")
+        severity_counts.append(f"{n or 'no'} {severity}{'' if n == 1 else 's'}")
     images = checkup.metrics.rows
-    return f"{images:,} {'image' if images == 1 else 'images'}: {', '.join(counts)}."
+    return f"{images:,} {'image' if images == 1 else 'images'}: {', '.join(severity_counts)}."
 
 
 def extent(defect: Defect) -> str:
@@ -145,10 +146,9 @@ def _defect(defect: Defect, checkup: Checkup) -> Section:
     captions = [": ".join(filter(None, (place(fault), fault.detail))) for fault in defect.examples]
     cards = []
     for fault, caption in zip(defect.examples, captions, strict=True):
-        row = fault.row
-        if row is None or not checkup.jpegs:
-            continue
-        cards.append(_card(row, checkup.jpegs[row.key], _title(row), caption))
+        # A fault may be none of a single row, and a check-up that keeps no images has no JPEGs.
+        if fault.row is not None and checkup.jpegs:
+            cards.append(_card(fault.row, checkup.jpegs[fault.row.key], _title(fault.row), caption))
     if cards:
         blocks.append(Cards(cards, small=True))
     elif any(captions):
@@ -162,10 +162,12 @@ def _title(row: ImageRow) -> str:
 
 
 def _labelled_boxes(row: ImageRow) -> list[tuple[Any, str]]:
-    """The boxes of a row that are four numbers, each with its label, and before it who drew it where that is known."""
+    """The boxes of a row that can be drawn, each with its label, as in `reader 2: mass`, which may be empty."""
     labelled_boxes = []
+    # The column `boxes` is a drawing without a name; those of each reader, and ignored regions, have one.
     for drawing in row.drawings:
         for index, box in enumerate(drawing.boxes):
+            # Something that is not four numbers is a defect, but no box.
             if is_box(box):
                 label = drawing.label(index)
                 words = [drawing.name, "" if label is None else str(label)]
@@ -175,50 +177,51 @@ def _labelled_boxes(row: ImageRow) -> list[tuple[Any, str]]:
 
 def _card(row: ImageRow, jpeg: bytes, title: str, caption: str) -> Card:
     """The card of the image of a row with its boxes, each marked as sound or bad."""
-    # Boxes are in pixels of the stated size; without any size the page can still show the picture.
+    # Boxes are in pixels of the size that the row states; without any size the page can still show the picture.
     size = row.size or row.image_size or (1, 1)
     width, height = size
     boxes = []
-    for (x1, y1, x2, y2), label in _labelled_boxes(row):
-        # Corners may be swapped.
+    for box, label in _labelled_boxes(row):
+        x1, y1, x2, y2 = box
+        # A box whose corners are swapped is bad, but drawn too.
         corners = min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
-        boxes.append((corners, "sound" if box_defect((x1, y1, x2, y2), size) is None else "bad", label))
+        boxes.append((corners, "sound" if box_defect(box, size) is None else "bad", label))
     # The panel shows the image, and up to half an image on every side if boxes are outside it.
-    all_corners = np.array([(0.0, 0.0, width, height), *(corners for corners, _, _ in boxes)])
-    x_min, y_min = np.maximum(all_corners[:, :2].min(axis=0), (-width / 2, -height / 2))
-    x_max, y_max = np.minimum(all_corners[:, 2:].max(axis=0), (1.5 * width, 1.5 * height))
+    image_and_boxes = np.array([(0.0, 0.0, width, height), *(corners for corners, _, _ in boxes)])
+    x_min, y_min = np.maximum(image_and_boxes[:, :2].min(axis=0), (-width / 2, -height / 2))
+    x_max, y_max = np.minimum(image_and_boxes[:, 2:].max(axis=0), (1.5 * width, 1.5 * height))
+    # The `viewBox` of SVG: left, top, width and height.
     view = f"{x_min:.6g} {y_min:.6g} {x_max - x_min:.6g} {y_max - y_min:.6g}"
-    panel = Panel(boxes, "", caption, view=view)
-    return Card("", title, data_uri(jpeg, "image/jpeg") if jpeg else "", size, [panel])
+    panel = Panel(boxes, name="", summary=caption, view=view)
+    return Card(title="", id=title, uri=data_uri(jpeg, "image/jpeg") if jpeg else "", size=size, panels=[panel])
 
 
 def _maps(metrics: Metrics) -> list[Plot]:
-    """The centres and the sizes of all boxes and, where there are several labels, of the most frequent ones."""
+    """Two plots, of where boxes are and how large: a map of all boxes and, of several labels, of each frequent one."""
     if not metrics.centres:
         return []
     labels = [label for label in metrics.centres if label is not None][: _MAPS - 1]
-    # None stands for all boxes; the map of a single label would be the same.
+    # None stands for all boxes; where there is one label, its map would be the same.
     map_labels: list[str | None] = [None]
     if len(labels) > 1:
         map_labels += labels
     columns = min(6, len(map_labels))
+    # In inches: a map is a square of 1.5, with its title above it.
     size = (1.5 * columns, 1.75 * math.ceil(len(map_labels) / columns))
 
     def draw(figure: Figure, counts_of: Mapping[str | None, np.ndarray], origin: Literal["upper", "lower"]) -> None:
         """Draw a map for each label."""
         for axis, label in zip(panels_of(figure, len(map_labels), columns), map_labels, strict=True):
             counts = counts_of[label]
-            # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
-            # visible.
-            alpha = np.sqrt(counts / max(1, counts.max()))
-            axis.imshow(np.ones_like(alpha), cmap=_HEAT_COLOURS, vmin=0, vmax=1.4, alpha=alpha, origin=origin)
+            # Where there are no boxes the page shows through; the root makes places with few of them visible.
+            opacity = np.sqrt(counts / max(1, counts.max()))
+            # One colour everywhere, at 1 of 1.4: the upper end of the scale would be too dark.
+            axis.imshow(np.ones_like(opacity), cmap=_HEAT_COLOURS, vmin=0, vmax=1.4, alpha=opacity, origin=origin)
             axis.set_title(short(f"{label or 'all boxes'}, {int(counts.sum()):,}", 24))
-            axis.set_xticks([])
-            axis.set_yticks([])
+            axis.set(xticks=[], yticks=[])
 
-    draw_centres = partial(draw, counts_of=metrics.centres, origin="upper")
-    draw_sizes = partial(draw, counts_of=metrics.sizes, origin="lower")
+    # Rows of centres run down as in an image; widths and heights grow away from a common zero at the lower left.
     return [
-        Plot("centres", "Centres of boxes", _CENTRES, draw_centres, size),
-        Plot("sizes", "Sizes of boxes", _SIZES, draw_sizes, size),
+        Plot("centres", "Centres of boxes", _CENTRES, partial(draw, counts_of=metrics.centres, origin="upper"), size),
+        Plot("sizes", "Sizes of boxes", _SIZES, partial(draw, counts_of=metrics.sizes, origin="lower"), size),
     ]
