@@ -73,7 +73,7 @@ def evaluate(
         0.8
     """
     if _is_predictions(log):
-        # They were read already: the reward only says which of theirs the evaluation is about.
+        # Predictions have their rewards already: `reward` only says by name which of these the evaluation is about.
         systems = {"predictions": list(log)}
         name = reward if isinstance(reward, str) else get_reward(reward).name
     else:
@@ -84,6 +84,7 @@ def evaluate(
         predictions = read_predictions(answers.rows, answers.texts, judge)
         _warn([*answers.notes, *answer_notes(predictions)])
         title = system_name(log) if isinstance(log, str | Path) else "completions"
+        # None: no training images, so that the constant box is fitted on those of other patients in the log.
         systems = {title: predictions, **baseline_systems(answers.rows, None, judge)}
         name = judge.name
     return metrics_evaluation.evaluate(systems, Measures(name, label_matching))
@@ -120,8 +121,9 @@ def inspect(
     inspection = inspect_completions(
         read.completions, read.rows, box_format, sizes=sizes, prompt_opens_thinking=prompt_opens_thinking, track=track
     )
-    # Sizes that a row states go before those of the call.
-    off_image = off_image_notes(read._replace(rows=[{**(sizes or {}), **row} for row in read.rows]))
+    # `sizes` are for rows that state none: those of a row replace them.
+    sized_rows = [{**(sizes or {}), **row} for row in read.rows]
+    off_image = off_image_notes(read._replace(rows=sized_rows))
     return replace(inspection, notes=(*read.notes, *inspection.notes, *off_image))
 
 
@@ -143,8 +145,8 @@ def signal(
         box_format: as for :func:`evaluate`.
         text_column: as for :func:`evaluate`.
         by_order: as for :func:`evaluate`.
-        reward: anything that :func:`grounding_rewards.get_reward` takes; None is what the run of the log trained, else
-            R4.
+        reward: anything that :func:`grounding_rewards.get_reward` takes; None for the reward that the run of the log
+            trained, or R4 where that is not known.
         split: of a dataset that is named.
 
     Raises:
@@ -174,9 +176,9 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
     """Say what changed from one run to another on the images that both answered.
 
     Args:
-        before: the folder of an evaluation, an :class:`Evaluation`, predictions, or whatever :func:`evaluate` takes.
-        after: likewise.
-        **options: of :func:`evaluate`, for logs that are read first.
+        before: the folder of an evaluation, an :class:`Evaluation`, predictions, or a log as :func:`evaluate` takes it.
+        after: the run that is compared with it, likewise.
+        **options: of :func:`evaluate`, which evaluates logs first.
 
     Raises:
         ValueError: the runs have no image in common, or other reference boxes.
@@ -188,9 +190,10 @@ def compare(before: Any, after: Any, **options: Any) -> RunDifference:
         1.0
     """
     if _is_evaluation_folder(before) and _is_evaluation_folder(after):
+        # Folders say how they were measured, which must be the same in both.
         return compare_evaluations(before, after).difference
-    images = [_predictions(run, options) for run in (before, after)]
-    return compare_runs(*images, label_matching=options.get("label_matching", "ignore"))
+    images_before, images_after = (_predictions(run, options) for run in (before, after))
+    return compare_runs(images_before, images_after, label_matching=options.get("label_matching", "ignore"))
 
 
 def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[Prediction]:
@@ -218,10 +221,11 @@ def _is_predictions(log: Any) -> bool:
 
 
 def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:
-    """The reward that reads a log, with this box format unless that is None.
+    """Build the reward that reads and scores a log, with this box format unless that is None.
 
-    A reward that is built here has its schedules at their ends, since nothing is trained.
+    Parameters that training changes step by step have their final values, since nothing is trained here.
     """
+    # A reward that is built already may lack the box format alone.
     if isinstance(reward, GroundingReward):
         return reward if box_format is None else replace(reward, box_format=box_format)
     format_parameter = {} if box_format is None else {"box_format": box_format}
@@ -237,7 +241,7 @@ def _answers(
 
 
 def _log_source(log: Any) -> Sequence[Any]:
-    """A log as a list of paths or of rows."""
+    """A log as a list of paths or of rows, whichever kind of object it is."""
     if isinstance(log, str | Path):
         return [log]
     # A pandas.DataFrame.
@@ -250,6 +254,7 @@ def _log_source(log: Any) -> Sequence[Any]:
 
 
 def _warn(notes: Iterable[str]) -> None:
-    """Warn of each note, at the line that called a command."""
+    """Warn of each note, at the line of the user that called a function of this module."""
     for note in notes:
+        # Frames: this function, the one of this module, the user's.
         warnings.warn(note, LogWarning, stacklevel=3)
