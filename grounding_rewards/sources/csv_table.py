@@ -40,8 +40,8 @@ from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources import tables
 from grounding_rewards.sources.base import Images, register_source, sound_images, split_name
 
-# Text files are tables where there is nothing else: most are words about the images.
-_TABLE_SUFFIXES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
+_TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_TEXT_SUFFIXES = (".txt", ".txt.gz")
 # Labels of tissue without disease, which some datasets mark.
 _SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
 # A comma that may stand between thousands; a point is always decimal.
@@ -133,9 +133,9 @@ class _Options(NamedTuple):
 def _only_table(root: Path) -> str:
     """The name of the only CSV file in a folder, or of its only text file; several, or none, are refused."""
     file_names = sorted(path.name for path in root.glob("*"))
-    names: list[str] = []
-    for suffixes in _TABLE_SUFFIXES:
-        names = names or [name for name in file_names if name.lower().endswith(suffixes)]
+    tables_in_root = [name for name in file_names if name.lower().endswith(_TABLE_SUFFIXES)]
+    # Text files are tables where there is nothing else: most are words about the images.
+    names = tables_in_root or [name for name in file_names if name.lower().endswith(_TEXT_SUFFIXES)]
     if len(names) != 1:
         raise ValueError(
             f"Expected one CSV file in the folder for `root`, got {', '.join(names) or 'none'} in {str(root)!r}. Name "
@@ -145,7 +145,7 @@ def _only_table(root: Path) -> str:
 
 
 def _stated_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Read texts such as `file=scan` into the name of the column of each part."""
+    """By part, the name of its column, from texts such as `file=scan`; in Python a single one may be a text."""
     names = {}
     for text in [columns] if isinstance(columns, str) else columns:
         part, _, name = text.partition("=")
@@ -183,6 +183,7 @@ def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
     """
     stated_columns, order = options.stated_columns, options.order
     plain_names = [re.sub(r"[\W_]", "", name).casefold() for name in header]
+    # By part, the index of its column.
     indices = {}
     for part, names in _USUAL_NAMES.items():
         if part in stated_columns:
@@ -204,6 +205,7 @@ def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
             f"Expected the order of the four numbers of column {header[indices['boxes']]} of {path}, got none. Say it: "
             f"--option order={', order='.join(_BOX_PARTS)}."
         )
+    # Without four columns the box is in the one with a list of boxes.
     box = tuple(indices[part] for part in _BOX_PARTS.get(order_of_columns, ["boxes"]))
     if order_of_columns and order not in ("", order_of_columns):
         raise ValueError(
@@ -212,12 +214,14 @@ def _find_columns(path: Path, header: list[str], options: _Options) -> _Columns:
         )
     patient = "patient_id" if "patient_id" in header else patient_column(header)
     if patient is not None:
+        # A stated column stays.
         indices.setdefault("patient", header.index(patient))
     parts = ["file", "label", "split", "patient"]
     # A column `width` may be that of the boxes, and one side alone is no size.
     if all(side in indices and indices[side] not in box for side in ("width", "height")):
         parts += ["width", "height"]
     texts = {part: indices[part] for part in parts if part in indices}
+    # A stated column that nothing reads is a mistake of the caller.
     for part, name in stated_columns.items():
         if indices[part] not in (*box, *texts.values()):
             raise ValueError(
@@ -236,7 +240,9 @@ def _images(root: Path, path: Path, file_split: str | None, options: _Options) -
         file_split: the split of all its images, from the name of the file; None leaves it to a column.
         options: of the caller.
     """
-    separator = max(",;\t|", key=next(text_lines(path), "").count)
+    # The mark that occurs most often in the header.
+    header_line = next(text_lines(path), "")
+    separator = max(",;\t|", key=header_line.count)
     header = tables.read_header(path, separator)
     columns = _find_columns(path, header, options)
     if options.classes and "label" not in columns.texts:
@@ -272,9 +278,10 @@ def _images(root: Path, path: Path, file_split: str | None, options: _Options) -
             raise place._replace(image="-").error("the name of an image", name)
         published = published_paths[name]
         file = find(published, published)
-        # An image that is not in its folder is searched for elsewhere, where another one may be called alike.
-        is_of_other_row = file != published and file in stated_paths
-        if is_of_other_row or names_of_files.setdefault(file, name) != name:
+        # An image that is not in its folder is searched for elsewhere, where another one may be called alike: the table
+        # states that one itself, or two names of the table found one file.
+        is_stated_elsewhere = file != published and file in stated_paths
+        if is_stated_elsewhere or names_of_files.setdefault(file, name) != name:
             raise place.error("a file of its own for every image", file, "It is that of another image: add the file.")
         size = _image_size(rows, root / file, options.frame)
         boxes, labels = [], []
@@ -307,7 +314,7 @@ def _image_size(rows: Sequence[_Row], path: Path, frame: str) -> tables.Size | N
     """
     texts = [_shared_text(rows, side) for side in ("width", "height")]
     sides = [int(_read_number(rows[0].place, text)) for text in texts if text]
-    # Some tools write 0 where they did not look.
+    # Both sides are stated, and are not the 0 of tools that did not look.
     if len(sides) == 2 and all(sides):
         return sides[0], sides[1]
     return tables.header_size(path) if frame == "fraction" or path.is_file() else None
@@ -325,6 +332,7 @@ def _row_boxes(row: _Row, order: str, options: _Options, size: tables.Size | Non
         size: of the image, where it is known.
     """
     place, label = row.place, row.texts.get("label", "")
+    # Four cells are the numbers of one box, a single cell is a list of boxes.
     if len(row.box_cells) == 4:
         boxes, labels = [row.box_cells] if any(row.box_cells) else [], [label]
     else:
@@ -337,6 +345,7 @@ def _row_boxes(row: _Row, order: str, options: _Options, size: tables.Size | Non
         if options.frame == "fraction" and size is not None:
             box = tables.scaled_box(box, *size)
         class_name = place.class_name(box_label, options.classes) if box_label else UNNAMED
+        # "Normal lung" says that there is nothing, and may still be drawn, unless its box is a mere placeholder.
         is_denial = _is_nothing(class_name) and not _SOUND_TISSUE.search(class_name)
         if is_denial or is_placeholder(box, class_name, size):
             raise place.error("no box beside a label that says there is nothing", box_label, "Clear its cells.")
@@ -379,6 +388,7 @@ def _listed_boxes(place: tables.RowPlace, cell: str, label: str) -> tuple[list[A
         splittings = [re.split(rf"\s*[{mark}]\s*", label.strip()) for mark in "|;,"]
         fitting = [parts for parts in splittings if len(parts) == len(boxes)]
         labels = (fitting or splittings)[0]
+    # One label is that of all boxes.
     if len(labels) == 1 < len(boxes):
         labels = labels * len(boxes)
     if not all(map(is_box, boxes)) or (boxes and len(labels) != len(boxes)):
@@ -395,11 +405,12 @@ def _read_list(text: str) -> list[Any]:
         >>> _read_list("[(1, 2, 30, 40)]"), _read_list("['mass']"), _read_list("[1. 2. 30. 40.]")
         ([(1, 2, 30, 40)], ['mass'], [1.0, 2.0, 30.0, 40.0])
     """
-    # JSON first: Python knows no null, and keeps the mark of "a\/b", as PHP writes it.
+    # JSON first: PHP writes "a\/b" for "a/b", and Python would read null as a name and keep the backslash.
     for read in (parse_json, ast.literal_eval):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             content = read(text)
             return list(content) if isinstance(content, list | tuple) else [content]
+    # numpy prints numbers without commas.
     try:
         return [float(word) for word in re.split(r"[\s,;]+", text.strip("[]() "))]
     except ValueError:
@@ -409,7 +420,7 @@ def _read_list(text: str) -> list[Any]:
 def _read_number(place: tables.RowPlace, cell: Any) -> float:
     """Read a number with a decimal point or comma; refuse a comma that may stand between thousands."""
     text = str(cell)
-    # Where other marks separate cells, a comma may be the decimal sign, unless there is a point too.
+    # A comma is the decimal sign where there is no point; `float` refuses the two together.
     if "." not in text:
         if _GROUPED.fullmatch(text):
             raise place.error("a number without a mark between thousands", cell, "Write it without a comma.")

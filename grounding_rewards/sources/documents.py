@@ -53,6 +53,7 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
             # A line that is no JSON has no content to show: its problem says why.
             raise RowPlace(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
         image = row.get(key)
+        # A dash stands for an image that the object does not name; whether it may, the caller decides.
         yield RowPlace(path, number, image if isinstance(image, str) else "-"), row
 
 
@@ -65,7 +66,7 @@ def grouped_samples(
         root: the folder of the dataset.
         annotations: the pattern of the files, as `tables.split_files` takes it.
         split: only this one; None takes all.
-        key: of the image in an object, or of a list of one image.
+        key: in an object, of the name of its image, or of a list with this name alone.
 
     Returns:
         For each image of each file, the split of the file, the name of the image, and its rows.
@@ -78,10 +79,12 @@ def grouped_samples(
         rows_of_images: dict[str, list[JsonRow]] = {}
         for place, row in read_json_rows(path, key):
             image = row.get(key)
+            # ms-swift has a list of images in every row.
             if isinstance(image, list) and len(image) == 1:
                 image = image[0]
             if not isinstance(image, str) or not image:
                 raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
+            # The place does not have a name from a list yet.
             rows_of_images.setdefault(image, []).append((place._replace(image=image), row))
         samples += [(file_split, image, rows) for image, rows in rows_of_images.items()]
     return samples
@@ -125,7 +128,7 @@ def read_xml(path: str | Path) -> Element:
 
     try:
         data = Path(path).read_bytes()
-        # All encodings that the parser knows contain ASCII, except UTF-16, which is full of zero bytes.
+        # These bytes are the same in all encodings that the parser knows, except UTF-16, which is full of zero bytes.
         if b"<!DOCTYPE" in data or b"\0" in data:
             raise ValueError("a document type, or UTF-16")
         return ElementTree.fromstring(data)

@@ -51,6 +51,7 @@ class RowPlace(NamedTuple):
         try:
             numbers = [float(cell) for cell in cells]
         except ValueError:
+            # Refused below, as a cell that says nan is.
             numbers = [math.nan]
         if not all(map(math.isfinite, numbers)):
             raise self.error(f"{len(cells)} finite numbers", tuple(cells))
@@ -198,6 +199,7 @@ def split_files(
     root = Path(root)
     files: list[tuple[str | None, str, Path]] = []
     if "{split}" not in pattern:
+        # The file is of no split, so that none can be asked for.
         check_split(split, ())
         if (root / pattern).is_file():
             files.append((None, "", root / pattern))
@@ -214,6 +216,7 @@ def split_files(
             match = path_pattern.fullmatch(path.relative_to(root).as_posix())
             if match:
                 files.append((split_name(match[1]), match[1], path))
+        # CVAT calls the only file of a task that was not divided `default`.
         if [name for name, _, _ in files] == [NO_SUBSET]:
             files = [(None, NO_SUBSET, path) for _, _, path in files]
     if not files:
@@ -224,7 +227,7 @@ def split_files(
             f"Name the file: --option {option}=FILE, in which {{split}} stands for the name of the split."
         )
     check_split(split, (name for name, _, _ in files))
-    return [file for file in files if split in (None, file[0])]
+    return [(name, spelling, path) for name, spelling, path in files if split in (None, name)]
 
 
 def read_header(path: str | Path, separator: str = ",") -> list[str]:
@@ -240,7 +243,8 @@ def read_header(path: str | Path, separator: str = ",") -> list[str]:
         ...     read_header(Path(root, "a.tsv"), "\\t")
         ['image_id', 'x']
     """
-    _, header = next(_stripped_rows(path, separator), (0, [""]))
+    # The line and the cells of the first row; an empty file has none, and so no names.
+    _line, header = next(_stripped_rows(path, separator), (0, []))
     if not any(header):
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
     check_columns(header, str(path))
@@ -285,20 +289,23 @@ def read_rows(
             f"Expected the columns {', '.join(columns or ())} in {path}, got {', '.join(header)} without "
             f"{', '.join(missing)}. Take the file as it was published."
         )
-    width = len(header)
+    header_cells = len(header)
     # The last columns of a header may have no name, and their cells may be missing.
     named_cells = max(number for number, name in enumerate(header, start=1) if name)
-    indices = list(range(width))
+    indices = list(range(header_cells))
     if columns is not None:
+        wanted_names = [name.lower() for name in (*columns, *optional)]
         # An optional column that is missing has the index of an empty cell, which is added behind each row.
-        indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
+        indices = [names.index(name) if name in names else header_cells for name in wanted_names]
     rows: list[TableRow] = []
+    # The first row is the header.
     for line, row in islice(_stripped_rows(path, separator), 1, None):
-        if len(row) < named_cells or any(row[width:]):
+        if len(row) < named_cells or any(row[header_cells:]):
+            # The cell with the id of the image may be among those that a short row lacks.
             image = row[indices[0]] if indices[0] < len(row) else "-"
             raise RowPlace(path, line, image).error(f"{named_cells} cells, as in the header,", len(row))
         # At least one empty cell stands behind the columns, for an optional one that is missing.
-        row += [""] * (width + 1 - len(row))
+        row += [""] * (header_cells + 1 - len(row))
         cells = tuple([row[index] for index in indices])
         rows.append((RowPlace(path, line, cells[0]), cells))
     return rows
@@ -312,19 +319,22 @@ def optional_rows(root: str | Path, name: str, columns: Sequence[str], optional:
 
 def _stripped_rows(path: str | Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield each row of a CSV file that is not blank: the number of its last line, and its stripped cells."""
-    # The blank line that is added at the end is a row of its own, unless a quoted cell that nobody closed takes it in.
+    # A blank line is added at the end, to see below whether a quoted cell that nobody closed takes it in.
     reader = csv.reader(chain(_split_lines(path), ["\n"]), delimiter=separator)
     row: list[str] = []
     first_line = last_line = 0
     try:
         for row in reader:
+            # A row has several lines where a quoted cell holds line breaks: it begins below the end of the row before.
             first_line, last_line = last_line + 1, reader.line_num
+            # A blank line is a row without cells.
             if row:
                 yield last_line, [cell.strip() for cell in row]
     except csv.Error as error:
         raise ValueError(
             f"Expected CSV in {path}, got {error} in line {reader.line_num}. Download the file again."
         ) from error
+    # The last row should be the blank line that was added.
     if row:
         raise ValueError(
             f"Expected an end of every quoted cell in {path}, got none for one in the row of line {first_line}, which "
@@ -402,7 +412,7 @@ def outline_box(numbers: Sequence[float]) -> list[float]:
 
 
 def turned_box(box: Sequence[float], degrees: float) -> list[float]:
-    """The box around an xyxy box that is turned about its middle, clockwise on the image.
+    """The box around an xyxy box that is turned about its middle, in either direction.
 
     Example:
         >>> turned_box([10, 20, 30, 60], 90)
@@ -412,12 +422,13 @@ def turned_box(box: Sequence[float], degrees: float) -> list[float]:
     if degrees % 360 == 0:
         return list(box)
     x1, y1, x2, y2 = box
+    # Absolute: each adds to a width, whatever the direction.
     cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
     width = (x2 - x1) * cos + (y2 - y1) * sin
     height = (x2 - x1) * sin + (y2 - y1) * cos
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     corners = (middle_x - width / 2, middle_y - height / 2, middle_x + width / 2, middle_y + height / 2)
-    # The sine of a right angle is not exactly 1: whole numbers stay whole.
+    # The cosine of a right angle is computed as 6e-17 instead of 0: rounded, whole numbers stay whole.
     return [round(value, 6) for value in corners]
 
 
@@ -455,6 +466,7 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     for place, (image, *cells) in read_rows(path, (key, *columns)):
         width, height = place.numbers(cells)
         size = (int(width), int(height))
+        # Fractions differ from their whole numbers, and a second row of an image may have another size.
         if size != (width, height) or min(size) < 1 or sizes.setdefault(image, size) != size:
             raise place.error("one size of positive whole numbers per image", tuple(cells), "Correct the row.")
     return sizes
@@ -534,7 +546,7 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
 
     @cache
     def paths_by_uid() -> dict[str, tuple[str, ...]]:
-        """Paths of DICOM files by their SOPInstanceUID."""
+        """Paths of DICOM files by the SOPInstanceUID in their headers: one path each, in a tuple as above."""
         dicom_paths = [path for path in chain.from_iterable(paths_by_stem().values()) if is_dicom(path)]
         return {dicom_uid(os.path.join(root, path)): (path,) for path in dicom_paths}
 
@@ -569,7 +581,7 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
 def _split_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a CSV file; single carriage returns, as old spreadsheets write them, end lines too."""
     for line in text_lines(path):
-        # The last two characters may be \r\n, one end of a line.
+        # Only a \r before the line's own end, which may be \r\n, divides it.
         if "\r" in line[:-2]:
             yield from io.StringIO(line, newline="")
         else:
