@@ -64,14 +64,14 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
     for table_split, path in tables.split_paths(root, split, files).items():
         rows += [(table_split, *row) for row in tables.read_rows(path, _FACTS, ("ViewPosition",))]
 
-    def image(split: str, place: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
-        """The image of a row, with the boxes of its scene graph; None if it has no scene graph."""
-        graph = graphs / f"{cells[0]}_SceneGraph.json"
+    def image(split: str, place: RowPlace, facts: Sequence[str]) -> AnnotatedImage | None:
+        """The image of a row, with the boxes of its scene graph; None if that was never published."""
+        graph = graphs / f"{place.image}_SceneGraph.json"
         if not graph.is_file():
             return None
         size = tables.known_size(known_sizes, place)
         boxes, labels = _objects(graph)
-        return _image(cells, split, size, boxes, labels)
+        return _image(facts, split, size, boxes, labels)
 
     return sound_images(image, rows)
 
@@ -114,12 +114,14 @@ def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         """The image of that name, with the boxes of its rows and their annotators."""
         image_id = name.removesuffix(".dcm")
+        # Of an image that the list lacks neither patient nor view are known, and its path is its name.
         facts = facts_of_images.get(image_id, (image_id, "", f"{image_id}.dcm", ""))
         first_place, _ = rows[0]
         size = tables.known_size(sizes, first_place._replace(image=image_id))
-        boxes = [place.numbers(cells[2:6]) for place, cells in rows]
-        image = _image(facts, "gold", size, boxes, [cells[1] for _, cells in rows])
-        annotators = tuple(cells[-1] for _, cells in rows)
+        boxes = [place.numbers(corners) for place, (_name, _region, *corners, _annotator) in rows]
+        regions = [region for _, (_name, region, *_) in rows]
+        image = _image(facts, "gold", size, boxes, regions)
+        annotators = tuple(annotator for _, (*_, annotator) in rows)
         # Without the column of annotators all are empty.
         read_by = tuple(dict.fromkeys(annotator for annotator in annotators if annotator))
         return image._replace(readers=annotators if read_by else (), read_by=read_by)

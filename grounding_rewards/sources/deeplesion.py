@@ -52,18 +52,20 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Images:
 def _image(split: str | None, name: str, rows: list[TableRow]) -> AnnotatedImage | None:
     """The image of the rows of a slice; None if it is of another split."""
     boxes, labels = [], []
-    for place, (_, _, corners, lesion_type, *_) in rows:
+    for place, (_file, _patient, corners, lesion_type, *_) in rows:
         x1, y1, x2, y2 = place.box(corners.split(","))
+        # The table has either corner first.
         boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
         labels.append(place.one_of(_TYPES, lesion_type))
     # All rows of a slice agree in these cells.
-    place, (_, patient, _, _, size, split_number, *extra_cells) = rows[0]
+    place, (_file, patient, _corners, _type, size, split_number, *extra_cells) = rows[0]
     image_split = place.one_of(_SPLITS, split_number)
     if split not in (None, image_split):
         return None
     # The table joins the name of the series, which is the folder of its slices, and that of the file by a _.
     series, _, slice_file = name.rpartition("_")
     file = f"Images_png/{series}/{slice_file}"
+    # The cell is "512, 512".
     width, _, height = size.partition(",")
     extra = {key: value for key, value in zip(_EXTRA, extra_cells, strict=True) if value}
     return AnnotatedImage(

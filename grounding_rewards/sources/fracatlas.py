@@ -39,6 +39,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     root = Path(root)
     check_split(split, _SPLITS)
     if split is not None:
+        # Refuses a folder without the table of the wanted split; without a split all three are optional.
         find_file(root, _SPLITS[split])
     # By the name without its ending: some tables have it with, others without.
     splits: dict[str, str] = {}
@@ -62,6 +63,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
     def image(path: Path) -> AnnotatedImage:
         """The image in a file, with its annotations, which must fit the file's folder."""
         name = path.stem
+        # The COCO file may leave out an image without boxes.
         coco_image = coco_images_by_stem.get(name) or AnnotatedImage(name, "", [], [])
         if (path.parent.name == "Fractured") != bool(coco_image.boxes):
             raise ValueError(
@@ -69,6 +71,7 @@ def read_fracatlas(root: str | Path, *, split: str | None = None) -> Images:
                 f"{path}. Correct its annotations, or remove the image."
             )
         file = path.relative_to(root).as_posix()
+        # Of the COCO entry only size, boxes and labels are taken.
         return coco_image._replace(id=name, file=file, split=splits.get(name), ignored=(), extra={})
 
     files_of_split = [(path,) for path in files if split in (None, splits.get(path.stem))]

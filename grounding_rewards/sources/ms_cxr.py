@@ -55,13 +55,14 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage | None:
         """The image of that name, with the boxes of its rows; None if it is of another split than the wanted one."""
         first_place, first_cells = rows[0]
-        # From the eighth cell on file, width, height and split, which all rows of an image share.
+        # Behind the id, the finding, the phrase and the four numbers of the box: all rows of an image share these.
         shared_cells = first_cells[7:]
         for place, cells in rows:
             if cells[7:] != shared_cells:
                 expected = f"the file, size and split of the image's first row, {shared_cells},"
                 raise place.error(expected, cells[7:], "Correct the row.")
         image_path, *size, split_spelling = shared_cells
+        # Release 1.0.0 has no splits.
         image_split = split_name(split_spelling) or None
         if split not in (None, image_split):
             return None
@@ -71,7 +72,8 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
         patient_id = None if patient is None else patient[1]
         file = PurePosixPath(images, image_path).as_posix()
         boxes = [place.box(cells[3:7], "xywh") for place, cells in rows]
-        labels, phrases = [cells[1] for _, cells in rows], tuple(cells[2] for _, cells in rows)
+        labels = [finding for _, (_id, finding, *_) in rows]
+        phrases = tuple(phrase for _, (_id, _finding, phrase, *_) in rows)
         return AnnotatedImage(name, file, boxes, labels, width, height, patient_id, image_split, phrases=phrases)
 
     return table_images(image, path, _COLUMNS, ("split",))

@@ -52,9 +52,11 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         with and without box) and `view`, where the folder has `Data_Entry_2017`.
     """
     tables.check_split(split, _LISTS)
+    # The published header has the name "Bbox [x,y,w,h]" without quotes: a table has four columns of its parts.
     columns = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
     rows_of_images = tables.image_rows(tables.find_file(root, "BBox_List_2017.csv"), columns)
     if split is not None:
+        # Refuses a folder without the list of the wanted split; without a split both lists are optional.
         tables.find_file(root, _LISTS[split])
     splits: dict[str, str] = {}
     for list_split, file in _LISTS.items():
@@ -69,14 +71,15 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         if labels == "No Finding" or name in rows_of_images:
             facts[name] = {"finding_labels": labels, "view": view}
     if negatives:
+        # A negative has no row in the list of boxes.
         rows_of_images |= {name: [] for name in facts if name not in rows_of_images}
     find = tables.image_finder(root)
 
     def image(name: str) -> AnnotatedImage:
         """The image of that name, with the boxes of its rows and the facts about it."""
         rows = rows_of_images[name]
-        boxes = [place.box(cells[2:], "xywh") for place, cells in rows]
-        labels = [cells[1] for _, cells in rows]
+        boxes = [place.box(box, "xywh") for place, (_name, _label, *box) in rows]
+        labels = [label for _, (_name, label, *_box) in rows]
         file = find(name, f"images/{name}")
         # A name is the number of the patient, a _ and the number of the follow-up.
         patient = name.split("_")[0]

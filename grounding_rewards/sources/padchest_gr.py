@@ -55,7 +55,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
     tables.check_split(split, ("train", "validation", "test"))
     check_word("language", language, get_args(Language))
     path = tables.find_file(root, "grounded_reports_20240819.json")
-    # As text: a number of 39 digits would be rounded.
+    # As text, not as numbers: a name of 39 digits would be rounded.
     table = tables.read_rows(tables.find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     facts = {image_id: (patient, split_name(name)) for _, (image_id, patient, name) in table}
     find, root = tables.image_finder(root), Path(root)
@@ -63,6 +63,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
     def image(place: tables.RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None if it is of another split, or has abnormal findings but no box."""
         name = str(report.get("ImageID"))
+        # An image that the table lacks has neither patient nor split.
         patient, image_split = facts.get(name, ("", ""))
         if split not in (None, image_split):
             return None
@@ -78,7 +79,7 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
             problem = f"{type(error).__name__}: {error}"
             raise place.error("findings with a sentence and boxes", problem, "Correct the report.") from None
         for _, _, box in drawn_boxes:
-            # A box in pixels would otherwise be far outside the image.
+            # A box a little outside is left to later checks; numbers beyond half an image are pixels.
             if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box):
                 raise place.error("four fractions of the image for a box", box, "Correct the report.")
         # It has a finding that nobody located, so it is no negative.
@@ -86,11 +87,12 @@ def read_padchest_gr(root: str | Path, *, split: str | None = None, language: La
             return None
         readers = tuple(reader for _, reader, _ in drawn_boxes)
         # An empty second set says nothing: most images were read once.
-        read_by = _READERS if _READERS[1] in readers else _READERS[:1]
+        read_by = _READERS if "extra_boxes" in readers else ("boxes",)
         file = find(name, name)
         # Only boxes need the size: an image without is not opened.
-        width, height = tables.header_size(root / file) if drawn_boxes else (None, None)
-        boxes = [tables.scaled_box(box, width, height) for _, _, box in drawn_boxes if width and height]
+        size = tables.header_size(root / file) if drawn_boxes else None
+        boxes = [tables.scaled_box(box, *size) for _, _, box in drawn_boxes if size]
+        width, height = size or (None, None)
         patient_id, own_split = stated_name(patient), stated_name(image_split)
         extra = {"study_id": str(report.get("StudyID"))}
         return AnnotatedImage(

@@ -85,11 +85,13 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     mask_pixels = image.reshape(side, side)
     if not mask_pixels.any():
         return []
-    # Only the part of the image that has the mask is closed, which takes far less time.
+    # Only the part of the image that has the mask is closed, which takes far less time. As numbers, all pixels of the
+    # mask are part 1, so that there is one region.
     ((x_range, y_range),) = find_objects(mask_pixels.astype(np.int8))
     # A margin, so that the edge of the image closes nothing.
     inner = np.pad(mask_pixels[x_range, y_range], _CLOSING)
     left, top = x_range.start - _CLOSING, y_range.start - _CLOSING
+    # Pixels that touch at a corner alone are of one part too: the structure is all ones.
     part_numbers, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
     boxes = []
     # Around the mask's own pixels of each part; a part that closing alone made has none, and no region.
@@ -103,13 +105,14 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 def _boxes(rows: list[TableRow]) -> list[list[float]]:
     """The boxes of an image from its rows, which are masks or a single -1; a broken mask is refused."""
     masks = []
-    for place, (_, run_lengths) in rows:
+    for place, (_name, run_lengths) in rows:
         if run_lengths == "-1":
             continue
+        # Skip, take, skip, take, ...
         mask = [int(number) for number in place.numbers(run_lengths.split())]
-        is_inside = min(mask, default=-1) >= 0 and sum(mask) <= _SIDE * _SIDE
-        has_pixels = any(mask[1::2])
-        if len(mask) % 2 or not has_pixels or not is_inside:
+        takes = mask[1::2]
+        is_inside = all(number >= 0 for number in mask) and sum(mask) <= _SIDE * _SIDE
+        if len(mask) % 2 or not any(takes) or not is_inside:
             raise place.error(f"pairs of skip and take inside {_SIDE} x {_SIDE} pixels, or -1,", run_lengths[:40])
         masks.append(mask)
     return mask_boxes(masks)

@@ -34,6 +34,7 @@ def _images(paths: Mapping[str, Path]) -> Images:
         for image in coco_images(path, images="imgs", split=split):
             if isinstance(image, ValueError):
                 yield image
-            # An image in imgs/tb/ without a box has tuberculosis that nobody located.
+            # An image in imgs/tb/ without a box has tuberculosis that nobody located: it is left out.
             elif image.boxes or "/tb/" not in image.file:
+                # The group is the folder below imgs/.
                 yield image._replace(extra={"group": image.file.split("/")[1]})

@@ -45,6 +45,7 @@ from grounding_rewards.sources.base import RESTRICTED, Images, register_source
 
 _NO_FINDING = "No finding"
 _KAGGLE = "train.csv"
+# In pixels.
 _SMALLEST_SIDE = 1e-3
 
 
@@ -112,6 +113,7 @@ def read_vindr_cxr(root: str | Path, *, split: str | None = None, sizes: str | P
         Images in the order of the tables; readers who drew nothing are known where the folder has `image_labels`.
     """
     path = tables.optional_file(root, *_CXR.tables["train"])
+    # Kaggle's table is train.csv, also as train.csv.gz.
     if split is None and path is not None and path.name.startswith(_KAGGLE):
         split = "train"
     return _read(_CXR, root, split, sizes)
@@ -177,9 +179,10 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
 
     def image(name: str, rows: list[tables.TableRow]) -> AnnotatedImage | None:
         """The image of this name, of all its rows; None if all its boxes are empty."""
-        boxes, labels, readers, row_readers = [], [], [], []
+        boxes, labels, box_readers, row_readers = [], [], [], []
         has_empty_box = False
-        for place, (_, label, *corners, reader, _study) in rows:
+        for place, (_name, label, *corners, reader, _study) in rows:
+            # Also of a row without a box: who drew nothing has read the image.
             row_readers.append(reader)
             if layout.findings is not None and label not in layout.findings:
                 continue
@@ -188,27 +191,29 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
                     raise place.error("no box beside 'No finding'", tuple(corners), "Correct the row.")
                 continue
             x1, y1, x2, y2 = place.numbers(corners)
+            # SpineXR has boxes without width or height, which its own loader drops too.
             if layout.findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
                 has_empty_box = True
                 continue
             boxes.append([x1, y1, x2, y2])
             labels.append(label)
-            readers.append(reader)
+            box_readers.append(reader)
         # It has a finding whose box is lost, so it is no negative.
         if has_empty_box and not boxes:
             return None
-        place, first_cells = rows[0]
+        place, (*_, study) = rows[0]
         file = find(name, f"{layout.images.format(split=split)}/{name}.dicom")
         if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
         width, height = tables.known_size(known_sizes, place)
-        # The last column is the study; all its images are of one patient.
-        patient = stated_name(first_cells[-1])
-        box_readers = tuple(readers) if any(readers) else ()
+        # No table has the patient, but all images of a study are of one.
+        patient = stated_name(study)
+        # Where a table has no column of readers, their cells are empty.
+        readers = tuple(box_readers) if any(box_readers) else ()
         read_by = tuple(reader for reader in dict.fromkeys((*row_readers, *label_readers[name])) if reader)
         return AnnotatedImage(
-            name, file, boxes, labels, width, height, patient, split, readers=box_readers, read_by=read_by
+            name, file, boxes, labels, width, height, patient, split, readers=readers, read_by=read_by
         )
 
     columns = ("image_id", layout.label, *layout.corners)
