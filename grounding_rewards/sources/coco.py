@@ -145,7 +145,7 @@ def coco_images(
         boxes, labels, ignored = _read_annotations(annotations[image_id], names, missing_category, f"{file} in {path}")
         facts = _facts(entry)
         patient_key = patient_column(facts) or "patient_id"
-        # Rows have the file and the patient under other names; `license` is a number that means nothing outside.
+        # Rows have the file and the patient under other names; `license` is a number from a list in the COCO file.
         reserved = {*KNOWN_KEYS, *TRAINER_COLUMNS, "file_name", "license", patient_key}
         extra = {key: value for key, value in entry.items() if key not in reserved and value is not None}
         patient = stated_name(facts.get(patient_key))
@@ -172,6 +172,7 @@ def _read_annotations(
     boxes, labels, ignored = [], [], []
     for annotation in annotations:
         category: Any = annotation.get("category_id")
+        # COCO's own evaluation judges nothing in a crowd either.
         is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
         problem = ""
         if not is_box(annotation.get("bbox")):
@@ -203,7 +204,7 @@ def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in entry.items():
         if isinstance(value, Mapping):
             object_facts |= value
-            object_facts |= {f"{key}_{part}": fact for part, fact in value.items()}
+            object_facts |= {f"{key}_{object_key}": fact for object_key, fact in value.items()}
         elif value is not None:
             entry_facts[key] = value
     return object_facts | entry_facts
@@ -228,7 +229,7 @@ def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -
 
 
 def _turned_corners(annotation: Mapping[str, Any]) -> list[float]:
-    """The corners of the box of an annotation; CVAT writes it as it was before it was turned by its rotation."""
+    """The box around the turned box of an annotation, xyxy; CVAT writes it as it was before its rotation."""
     corners = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
     attributes = annotation.get("attributes")
     rotation = attributes.get("rotation") if isinstance(attributes, dict) else None

@@ -79,7 +79,7 @@ def read_imagefolder(
         file = (table.parent / name).relative_to(root).as_posix()
         xyxy_boxes = [list(ORDERS[order].to_xyxy(*box)) for box in boxes]
         labels = [place.class_name(category, classes) for category in categories]
-        # Of several columns that may hold the patient, one that this row fills.
+        # Several columns may look like that of the patient, such as pid and mrn: the first that this row fills is it.
         filled_columns = [key for key, value in row.items() if value not in (None, "")]
         patient = stated_name(row.get(patient_column(filled_columns) or "patient_id"))
         return AnnotatedImage(file, file, xyxy_boxes, labels, width, height, patient, splits[table])
@@ -93,12 +93,13 @@ def _objects(place: RowPlace, value: Any) -> tuple[Sequence[Any], Sequence[Any]]
     objects = value or {}
     # Whatever else `objects` may be, it ends in the error below.
     with suppress(ValueError, AttributeError, TypeError):
+        # A list of mappings, one for each box, becomes a mapping of lists.
         if isinstance(objects, list):
             objects = {key: [entry.get(key) for entry in objects] for key in set().union(*objects)}
         boxes = objects.get("bbox") or []
         keys = ("categories", "category", "labels", "label", "category_id")
-        category_lists = [objects[key] for key in keys if objects.get(key) is not None]
-        categories = category_lists[0] if category_lists else []
+        # Under the first of these keys that is there.
+        categories = next((objects[key] for key in keys if objects.get(key) is not None), [])
         if all(map(is_box, boxes)) and len(categories) == len(boxes):
             return boxes, categories
     fix = "Correct the row; `jsonl` and `csv` read other columns."

@@ -67,7 +67,11 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Images:
 
 
 def _images(path: Path, split: str | None) -> Images:
-    """Yield the errors of all lines first, as splits depend on all images; then the images."""
+    """Yield the errors of all lines first, as splits depend on all images; then the images.
+
+    Without a wanted split each image keeps what its line says; with one, images without a split get theirs, as
+    training gives it.
+    """
     rows = []
     for row_or_error in sound_rows(path):
         if isinstance(row_or_error, ValueError):
@@ -91,10 +95,11 @@ def sound_rows(path: Path) -> Iterator[JsonRow | ValueError]:
     def checked_row(line: int, content: Any, no_object: str) -> JsonRow:
         """The place and the row of a line; refuses one that is no image, or, as `no_object` says, no object."""
         if no_object:
+            # A line that is no JSON has no content to show: the reason stands for it. The image is not known: a dash.
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
         place = RowPlace(path, line, row["id"])
-        # The first fault is enough.
+        # The first fault ends the loop: it is enough.
         for expected, got in row_faults(row):
             raise place.error(expected, got, "Correct the line.")
         return place, row
@@ -135,11 +140,12 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "a text for file", row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
+    # Columns of boxes that are no lists cannot be looked at box by box.
     list_problems = list(row_problems(row, parts=["lists"]))
-    # What is no list of lists cannot be looked at box by box.
     if list_problems:
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(list_problems)
     else:
+        # Each column of boxes, that of the readers once for each.
         drawings = [("boxes", row.get("boxes")), ("ignore_boxes", row.get("ignore_boxes"))]
         drawings += [("reader_boxes", reader_boxes) for reader_boxes in _listed(row.get("reader_boxes"))]
         for name, boxes in drawings:
@@ -168,6 +174,7 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, labels in label_lists:
         if not all(isinstance(label, str) for label in _listed(labels)):
             yield f"one text per box for {name}", labels
+    # One phrase for each of `boxes`; no phrases at all are no fault.
     phrases = row.get("phrases")
     are_texts = all(isinstance(phrase, str) for phrase in _listed(phrases))
     if phrases and not (are_texts and isinstance(phrases, list) and len(phrases) == len(_listed(row.get("boxes")))):
@@ -181,9 +188,9 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"a positive number for {name}", row[name]
     if not isinstance(row.get("box_format"), str | None):
         yield "a name for box_format", row["box_format"]
-    reserved = [name for name in TRAINER_COLUMNS if name in row]
-    if reserved:
-        yield "columns under names that training leaves free", reserved[0]
+    reserved_names = [name for name in TRAINER_COLUMNS if name in row]
+    if reserved_names:
+        yield "columns under names that training leaves free", reserved_names[0]
 
 
 def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
@@ -203,6 +210,7 @@ def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
     read_by: tuple[str, ...] = ()
     if row.get("reader_boxes") is not None:
         boxes = list(chain.from_iterable(row["reader_boxes"]))
+        # `reader_labels` may be missing: then `labels` is all there is.
         labels = list(chain.from_iterable(row.get("reader_labels") or [row["labels"]]))
         # Readers have no names: their numbers from 1 on stand for them, once for each box.
         for number, reader_boxes in enumerate(row["reader_boxes"], start=1):

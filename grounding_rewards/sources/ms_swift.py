@@ -83,6 +83,7 @@ def read_ms_swift(
                 row_boxes = [scaled_box(box, *size) for box in row_boxes]
             boxes += row_boxes
             labels += names
+        # Where no row names a box, there are no phrases.
         phrases = tuple(labels) if any(label != UNNAMED for label in labels) else ()
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=file_split, phrases=phrases)
@@ -92,6 +93,7 @@ def read_ms_swift(
 
 def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
     """The boxes of a row, whether they are fractions of the image, and the name of each."""
+    # All that is said, and what the assistant says of it.
     text = answer = ""
     for message in objects_in(row.get("messages")):
         content = str(message.get("content"))
@@ -99,12 +101,13 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
         if message.get("role") in ("assistant", "gpt"):
             answer += content
     objects = row.get("objects") or {}
+    # Where `objects` is no mapping, there are no lists, and the row is refused.
     boxes = refs = None
     if isinstance(objects, dict):
         boxes, refs = objects.get("bbox") or [], objects.get("ref") or []
     if not isinstance(boxes, list) or not isinstance(refs, list):
         raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
-    # Such a row would be read as a negative.
+    # A row with boxes in its text alone would be read as a negative.
     if not boxes and (_BOXES_IN_TEXT.search(text) or _BOXES_IN_ANSWER.search(answer)):
         fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
         raise place.error("boxes in `objects`", text[:200], fix)
@@ -116,11 +119,13 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     order = "".join("b" if mark == "<bbox>" else "r" for mark in _PLACEHOLDER.findall(text))
     if order.count("b") > len(boxes):
         raise place.error(f"a box for each of {order.count('b')} <bbox>", boxes, "Add the boxes, or drop the row.")
-    # Where there is no box, the names are those of findings that are not there.
+    # Where there is no box, the names are those of findings that are not there. Of several names each is that of one
+    # box only if the text has them in pairs, or all names and then all boxes.
     if boxes and len(refs) > 1 and not (len(refs) == len(boxes) and _PAIRED.fullmatch(order)):
         got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"
         raise place.error("one ref for all boxes, or one for every bbox,", got, "Name each box by a ref of its own.")
     names = [str(ref) for ref in refs or [UNNAMED]]
+    # A single name is that of all boxes; without a box no name is needed.
     if len(names) != len(boxes):
         names = names[:1] * len(boxes)
     return [[float(value) for value in box] for box in boxes], are_fractions, names

@@ -37,7 +37,7 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Images:
     """
     tables.check_split(split, map(split_name, _NAMES))
     names = [name for name in _NAMES if split in (None, split_name(name))]
-    # One of them has to be there.
+    # Refuses a folder in which none of the tables is.
     tables.find_file(root, *(f"{name}.csv" for name in names))
     paths = {name: tables.optional_file(root, f"{name}.csv") for name in names}
     return chain.from_iterable([_images(path, name) for name, path in paths.items() if path is not None])
@@ -53,7 +53,8 @@ def _images(path: Path, name: str) -> Images:
         """The image that the cell names, with the boxes of the shapes in its rows."""
         file = f"{prefix}{cell}"
         size = tables.header_size(path.parent / file) if (path.parent / file).is_file() else None
-        shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
+        # An image with several shapes has them in one cell.
+        shapes = [(place, shape) for place, (_, text) in rows for shape in text.split(";") if shape.strip()]
         boxes = [_box(shape.split(), size, place) for place, shape in shapes]
         width, height = size or (None, None)
         return AnnotatedImage(file, file, boxes, ["foreign object"] * len(boxes), width, height, split=split_name(name))
@@ -65,7 +66,7 @@ def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) ->
     """The box around a shape: a rectangle (0), an ellipse (1) or a polygon (2), which is clipped to the image.
 
     Args:
-        fields: the number of the kind, and the coordinates.
+        fields: the number of the kind, then the two corners of the box, or the points of the polygon.
         size: of the image; None clips at the left and upper edge alone.
         place: of the row, for errors.
     """

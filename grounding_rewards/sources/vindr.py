@@ -216,5 +216,4 @@ def _read_table(layout: _Layout, root: Path, split: str, path: Path, sizes: str 
             name, file, boxes, labels, width, height, patient, split, readers=readers, read_by=read_by
         )
 
-    columns = ("image_id", layout.label, *layout.corners)
-    return tables.table_images(image, path, columns, ("rad_id", "study_id"))
+    return tables.table_images(image, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"))

@@ -75,15 +75,17 @@ def read_vlm_r1(
     def image(file_split: str | None, name: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
         """The image of that name, with the boxes, labels and phrases of all its rows."""
         file = PurePosixPath(images, name).as_posix()
-        _, first_row = rows[0]
+        # The size is that of the image, so that the first row has it for all.
+        _place, first_row = rows[0]
         width, height = pixels(first_row.get("width")), pixels(first_row.get("height"))
         if width is None or height is None:
             width, height = header_size(root / file)
         boxes, labels, phrases = [], [], []
         for place, row in rows:
-            question, row_boxes, names = _answer(place, row, fmt, width, height)
+            question, row_boxes, row_labels = _answer(place, row, fmt, width, height)
             boxes += row_boxes
-            labels += names
+            labels += row_labels
+            # rpartition gives the whole question where it does not hold these words.
             phrase = question.rpartition(phrase_after)[2].strip() if phrase_after else question
             phrases += [phrase] * len(row_boxes)
         return AnnotatedImage(file, file, boxes, labels, width, height, split=file_split, phrases=tuple(phrases))
@@ -108,9 +110,10 @@ def _answer(
         # The parser reads text, and a solution may be a list of numbers.
         answer = answer if isinstance(answer, str) else json.dumps(answer)
     else:
+        # What each speaker says; a speaker with a second turn leaves fewer entries than turns.
         conversation = objects_in(row.get("conversations"))
         turns = {str(turn.get("from")): turn.get("value") for turn in conversation}
-        # A speaker with a second turn: its boxes would not be told from those of the first.
+        # Boxes of a second answer would not be told from those of the first.
         if len(turns) < len(conversation):
             speakers = [turn.get("from") for turn in conversation]
             raise place.error("one question and one answer", speakers, "Write a line for each question.")
@@ -118,12 +121,14 @@ def _answer(
     if not isinstance(question, str) or not isinstance(answer, str):
         expected = "conversations of human and gpt, or problem and solution,"
         raise place.error(expected, sorted(row), "Point to a file of VLM-R1 or MedGround-R1 samples.")
+    # The size at which the model saw the image, which numbers in its pixels need.
     resized = (pixels(row.get("resized_width")), pixels(row.get("resized_height")))
     if fmt.space.frame == "resized" and None in resized:
         expected = f"resized_width and resized_height for the box format {fmt.name}"
         fix = 'Add them, or state {"syntax": ..., "space": "pixel"} where the numbers are pixels of the image file.'
         raise place.error(expected, resized, fix)
     parsed = parse_boxes(answer, fmt, width=width, height=height, resized_width=resized[0], resized_height=resized[1])
+    # "empty" says that there is nothing; `rejected` counts, by reason, what looked like a box and is none.
     if parsed.status not in ("boxes", "empty") or parsed.rejected:
         expected = f"boxes in the box format {fmt.name}, or a no-finding statement,"
         fix = f"Correct the answer, or state another box format ({parsed.status}; {parsed.rejected})."

@@ -87,6 +87,7 @@ def read_voc(
     for path in paths:
         if splits[path] is None and path.parent in split_folders:
             splits[path] = split_name(path.parent.name)
+    # CVAT's one file has no split here: its images have subsets, which are checked when it is read.
     if any(splits.values()):
         check_split(split, splits.values())
         paths = [path for path in paths if split in (None, splits[path])]
@@ -151,6 +152,7 @@ def _image_folder(root: Path, path: Path, name: str) -> str:
     for folder in ("JPEGImages", "images", xml_folder):
         if (root / folder / name).is_file():
             return folder
+    # The image is nowhere: beside Annotations the VOC challenge has JPEGImages, other tools write both files together.
     return "JPEGImages" if xml_folder.casefold() == "annotations" else xml_folder
 
 
@@ -161,9 +163,10 @@ def _image_sets(root: Path) -> dict[str, str]:
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
         for line in text_lines(path) if path.is_file() else ():
-            # A name may hold spaces, or has a flag behind it, as in the lists of a class.
+            # Lists of a class have "a 1" or "a -1" for the image a, which may also be a name with a space.
             splits[line.strip()] = split_name(name)
             splits_without_flags[_FLAG.sub("", line.strip())] = split_name(name)
+    # The whole line as a name wins.
     return splits_without_flags | splits
 
 
@@ -191,7 +194,9 @@ def _voc_image(root: Element, path: Path, images: str, split: str | None, one_ba
         if one_based:
             if min(x1, y1) < 1:
                 raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give --option one_based=false.")
+            # x2 and y2 stay: the number of the last pixel from 1 on is that of its far edge from 0 on.
             x1, y1 = x1 - 1, y1 - 1
+        # The challenge does not judge difficult objects.
         if (shape.findtext("difficult") or "").strip() == "1":
             ignored.append((x1, y1, x2, y2))
         else:

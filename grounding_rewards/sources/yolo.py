@@ -107,6 +107,7 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
             raise place.error(f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others.")
         if not all(map(_is_near, values)):
             raise place.error("fractions of the image", line, "Divide pixels by the image's width and height.")
+        # Four numbers are a box, more of them the points of an outline.
         box = ORDERS["cxcywh"].to_xyxy(*values) if len(values) == 4 else outline_box(values)
         # Rounding is mended; a corner farther off the image is left for later checks.
         box = [min(max(value, 0.0), 1.0) if _is_near(value) else value for value in box]
@@ -141,12 +142,11 @@ def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split
 
 def _label_path(path: Path) -> Path:
     """The text file of an image, as Ultralytics finds it: in `labels` instead of the last `images`, else beside it."""
-    parts = list(path.parts)
-    for position in range(len(parts) - 2, -1, -1):
-        if parts[position] == "images":
-            parts[position] = "labels"
-            break
-    return Path(*parts).with_suffix(".txt")
+    *folders, file = path.parts
+    if "images" in folders:
+        last_position = len(folders) - 1 - folders[::-1].index("images")
+        folders[last_position] = "labels"
+    return Path(*folders, file).with_suffix(".txt")
 
 
 def _check_labels(images: _SplitFiles) -> None:
@@ -220,13 +220,13 @@ def _images_of_entry(root: Path, base: Any, entry: str, split: str) -> _SplitFil
         entry: the path of the folder or list.
         split: of the images.
     """
-    # Roboflow writes ../train/images in a file beside train/.
+    # `base` may be a folder of another machine, and Roboflow writes ../train/images in a file beside train/.
     for path in (root / str(base or "") / entry, root / entry, root / entry.removeprefix("../")):
         if path.is_dir():
             return _SplitFiles(split, _images_below(path), path)
         if path.is_file():
             files = [path.parent / line.strip() for line in text_lines(path) if line.strip()]
-            return _SplitFiles(split, sorted(files), None)
+            return _SplitFiles(split, sorted(files), folder=None)
     raise ValueError(
         f"Expected a folder or a list of images for {split}, got {entry!r}, which is not in {str(root)!r}. "
         "Correct the path in the file."
