@@ -38,26 +38,26 @@ class PublishedReward(ABC):
 
     def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
         """The reward of one answer: `pred` (n, 4) and `gt` (m, 4), xyxy in the same space."""
-        p, g = as_box_array(pred, "pred"), as_box_array(gt, "gt")
-        if len(p) and len(g):
-            return float(self._of_boxes(p, g))
-        return 0.0 if len(p) or len(g) else self.both_empty
+        pred_boxes, gt_boxes = as_box_array(pred, "pred"), as_box_array(gt, "gt")
+        if len(pred_boxes) and len(gt_boxes):
+            return float(self._of_boxes(pred_boxes, gt_boxes))
+        return 0.0 if len(pred_boxes) or len(gt_boxes) else self.both_empty
 
     @abstractmethod
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """The formula, for one box or more on either side."""
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The formula, for one box or more on either side: `pred` (n, 4) and `gt` (m, 4)."""
 
 
 class _FirstBoxReward(PublishedReward):
-    """A formula for the first predicted box and the first reference box; a broken one earns 0."""
+    """A formula for the first predicted box and the first reference box; a broken predicted box earns 0."""
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """The formula for the first box on either side; 0 for a broken one."""
-        return self._of_pair(p[:1], g[:1]) if valid_boxes(p[:1])[0] else 0.0
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The formula for the first box on either side; 0 where the predicted one is broken."""
+        return self._of_pair(pred[:1], gt[:1]) if valid_boxes(pred[:1])[0] else 0.0
 
     @abstractmethod
-    def _of_pair(self, p: Boxes, g: Boxes) -> float:
-        """The formula, for a box on either side, ``(1, 4)``."""
+    def _of_pair(self, pred: Boxes, gt: Boxes) -> float:
+        """The formula, for one valid box on either side, each as an array ``(1, 4)``."""
 
 
 class RadVLMReward(PublishedReward):
@@ -76,14 +76,16 @@ class RadVLMReward(PublishedReward):
     verl/custom_rewards/grounding_reward.py.
     """
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """`2 P R / (P + R + ε)`, as the class defines P and R."""
-        iou = pairwise_iou(p, g)
-        matched = match_batch(iou[None], 0.0, matching="hungarian")[0]
-        pairs = matched >= 0
-        mass = float(iou[pairs, matched[pairs]].sum())
-        recall = mass / (len(g) + 1e-8)
-        precision = mass / (mass + len(p) - pairs.sum() + 1e-8)
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The harmonic mean of precision and recall; 1e-8, the source's ε, keeps each quotient from dividing by 0."""
+        iou = pairwise_iou(pred, gt)
+        # The reference box of each predicted box, -1 for a box that overlaps none in the pairing.
+        matched = match_batch(iou[None], iou_threshold=0.0, matching="hungarian")[0]
+        is_paired = matched >= 0
+        mass = float(iou[is_paired, matched[is_paired]].sum())
+        recall = mass / (len(gt) + 1e-8)
+        # Beside the mass only boxes without a pair count as false.
+        precision = mass / (mass + len(pred) - is_paired.sum() + 1e-8)
         return 2 * precision * recall / (precision + recall + 1e-8)
 
 
@@ -107,11 +109,12 @@ class MedVisionReward(PublishedReward):
     verl/utils/reward_score/medvision_rewards/reward_fn.py, ``exp_decay``.
     """
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
         """`exp(-mean relative error)` of the last predicted and the first reference box."""
-        if not np.isfinite(p[-1]).all():
+        if not np.isfinite(pred[-1]).all():
             return 0.0
-        return np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15)))
+        # 1e-15, as in the source, where a reference coordinate of 0 would divide.
+        return np.exp(-np.mean(np.abs(pred[-1] - gt[0]) / (gt[0] + 1e-15)))
 
 
 class MedVisionCIoUReward(PublishedReward):
@@ -136,21 +139,26 @@ class MedVisionCIoUReward(PublishedReward):
 
     normalised_boxes = True
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """`exp(-(1 - CIoU) / 2)` of the last predicted and the first reference box."""
-        if not np.isfinite(p[-1]).all():
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """`exp(-(1 - CIoU) / 2)` of the last predicted and the first reference box.
+
+        Up to 1e-7 the source takes a divisor for 0. In the names p is the predicted box and g the reference box.
+        """
+        if not np.isfinite(pred[-1]).all():
             return 0.0
-        (px1, px2), (py1, py2) = np.sort(p[-1].reshape(2, 2).T)
-        (gx1, gx2), (gy1, gy2) = np.sort(g[0].reshape(2, 2).T)
+        # Of (x1, y1, x2, y2) both x and both y, each two in rising order: so swapped corners do no harm.
+        (px1, px2), (py1, py2) = np.sort(pred[-1].reshape(2, 2).T)
+        (gx1, gx2), (gy1, gy2) = np.sort(gt[0].reshape(2, 2).T)
+        p_width, p_height, g_width, g_height = px2 - px1, py2 - py1, gx2 - gx1, gy2 - gy1
         inter = max(0.0, min(px2, gx2) - max(px1, gx1)) * max(0.0, min(py2, gy2) - max(py1, gy1))
-        union = (px2 - px1) * (py2 - py1) + (gx2 - gx1) * (gy2 - gy1) - inter
+        union = p_width * p_height + g_width * g_height - inter
         iou = inter / union if union > 1e-7 else 0.0
-        # ρ² / c²
+        # ρ² / c²: squared distance of the centres over the squared diagonal of the smallest box around both.
         distance = ((px1 + px2 - gx1 - gx2) / 2) ** 2 + ((py1 + py2 - gy1 - gy2) / 2) ** 2
         diagonal = (max(px2, gx2) - min(px1, gx1)) ** 2 + (max(py2, gy2) - min(py1, gy1)) ** 2
         separation = distance / diagonal if diagonal > 1e-7 else 0.0
-        gt_angle, pred_angle = np.arctan((gx2 - gx1) / (gy2 - gy1 + 1e-7)), np.arctan((px2 - px1) / (py2 - py1 + 1e-7))
-        v = 4 / np.pi**2 * (gt_angle - pred_angle) ** 2
+        # v is the difference in shape, and α its weight.
+        v = 4 / np.pi**2 * (np.arctan(g_width / (g_height + 1e-7)) - np.arctan(p_width / (p_height + 1e-7))) ** 2
         alpha = v / (1 - iou + v) if 1 - iou + v > 1e-7 else 0.0
         return np.exp(-(1 - (iou - separation - alpha * v)) / 2)
 
@@ -182,9 +190,9 @@ class MedLocReward(_FirstBoxReward):
         """Refuse a threshold that is out of range."""
         object.__setattr__(self, "iou_threshold", check_number("iou_threshold", self.iou_threshold, SOME_SHARE))
 
-    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+    def _of_pair(self, pred: Boxes, gt: Boxes) -> float:
         """1 if the IoU reaches the threshold, else 0."""
-        return pairwise_iou(p, g)[0, 0] >= self.iou_threshold
+        return pairwise_iou(pred, gt)[0, 0] >= self.iou_threshold
 
 
 class VLMR1Reward(_FirstBoxReward):
@@ -201,9 +209,9 @@ class VLMR1Reward(_FirstBoxReward):
     ``iou_reward`` of its Qwen module.
     """
 
-    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+    def _of_pair(self, pred: Boxes, gt: Boxes) -> float:
         """The IoU in whole pixels."""
-        return _pixel_iou(p[0], g[0])
+        return _pixel_iou(pred[0], gt[0])
 
 
 class VLMR1DetectionReward(PublishedReward):
@@ -225,20 +233,24 @@ class VLMR1DetectionReward(PublishedReward):
 
     both_empty = 1.0
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """The mean over ten thresholds of the average precision, times `min(1, m / n)`."""
-        iou = pairwise_iou(p, g)
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The mean over ten IoU thresholds of the average precision, less where there are more boxes than findings."""
+        n, m = len(pred), len(gt)
+        iou = pairwise_iou(pred, gt)
+        # The average precision takes a batch of answers: here of one, all of whose boxes count.
+        every_box, reference_counts = np.ones((1, n), dtype=bool), np.array([m])
         ap_sum = 0.0
+        # 0.5, 0.55, …, 0.95
         for threshold in np.arange(10, 20) / 20:
-            free_iou, hits = iou.copy(), np.zeros(len(p), dtype=bool)
-            for i, row in enumerate(free_iou):
-                best = int(np.argmax(row))
-                if row[best] >= threshold:
-                    hits[i] = True
-                    # Its reference box is taken: the boxes behind find no overlap with it.
-                    free_iou[:, best] = 0.0
-            ap_sum += average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
-        return ap_sum / 10 * min(1.0, len(g) / len(p))
+            free_iou, is_hit = iou.copy(), np.zeros(n, dtype=bool)
+            for k, row in enumerate(free_iou):
+                best_gt = int(np.argmax(row))
+                if row[best_gt] >= threshold:
+                    is_hit[k] = True
+                    # This reference box is taken: later boxes find no overlap with it.
+                    free_iou[:, best_gt] = 0.0
+            ap_sum += average_precision_of_hits(is_hit[None], every_box, reference_counts, interpolation="101")[0]
+        return ap_sum / 10 * min(1.0, m / n)
 
 
 class MedGroundR1Reward(_FirstBoxReward):
@@ -254,9 +266,9 @@ class MedGroundR1Reward(_FirstBoxReward):
     open-r1-multimodal/src/open_r1/grpo_rec.py, ``iou_reward``.
     """
 
-    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+    def _of_pair(self, pred: Boxes, gt: Boxes) -> float:
         """1 if the IoU in whole pixels is above a half, else 0."""
-        return _pixel_iou(p[0], g[0]) > 0.5
+        return _pixel_iou(pred[0], gt[0]) > 0.5
 
 
 class VisualRFTReward(PublishedReward):
@@ -276,18 +288,18 @@ class VisualRFTReward(PublishedReward):
 
     both_empty = 1.0
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """`Σ IoU` of the hits over `max(n, m)`, repeated boxes left out."""
-        distinct_boxes = list(dict.fromkeys(map(tuple, p.tolist())))
-        iou = pairwise_iou(distinct_boxes, g)
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The sum of the IoUs of the hits over the larger number of boxes, repeated boxes left out."""
+        distinct_boxes = list(dict.fromkeys(map(tuple, pred.tolist())))
+        free_iou = pairwise_iou(distinct_boxes, gt)
         iou_sum = 0.0
-        for row in iou:
-            best = int(np.argmax(row))
-            if row[best] > 0.5:
-                iou_sum += row[best]
-                # Its reference box is taken: the boxes behind find no overlap with it.
-                iou[:, best] = 0.0
-        return iou_sum / max(len(distinct_boxes), len(g))
+        for row in free_iou:
+            best_gt = int(np.argmax(row))
+            if row[best_gt] > 0.5:
+                iou_sum += row[best_gt]
+                # This reference box is taken: later boxes find no overlap with it.
+                free_iou[:, best_gt] = 0.0
+        return iou_sum / max(len(distinct_boxes), len(gt))
 
 
 class PerceptionR1Reward(_FirstBoxReward):
@@ -301,9 +313,9 @@ class PerceptionR1Reward(_FirstBoxReward):
     the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py.
     """
 
-    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+    def _of_pair(self, pred: Boxes, gt: Boxes) -> float:
         """The squared IoU."""
-        return pairwise_iou(p, g)[0, 0] ** 2
+        return pairwise_iou(pred, gt)[0, 0] ** 2
 
 
 class PerceptionR1DetectionReward(PublishedReward):
@@ -325,29 +337,35 @@ class PerceptionR1DetectionReward(PublishedReward):
     read in 2026-11 in the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py and utils.py.
     """
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """`0.75 F1 + 1 + mean IoU` less the shares of false and missed boxes, 0 without a hit."""
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """`0.75 F1 + 1 + mean IoU` less the mean of the shares of false and missed boxes; 0 without a hit.
+
+        The weights are the source's, and so is 1e-8, which keeps quotients from dividing by 0.
+        """
         from scipy.optimize import linear_sum_assignment
 
-        n, m = len(p), len(g)
-        if not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
+        if not np.isfinite(pred).all() or not (pred[:, 2:] >= pred[:, :2]).all():
             return 0.0
-        # (n, m) of every pair
-        p, g = p[:, None], g[None]
+        # Shapes that broadcast: of every predicted box with every reference box.
+        p, g = pred[:, None], gt[None]
         areas = np.prod(p[..., 2:] - p[..., :2], axis=-1) + np.prod(g[..., 2:] - g[..., :2], axis=-1)
-        largest, smallest = np.maximum(p, g), np.minimum(p, g)
-        inter = np.prod(np.maximum(smallest[..., 2:] - largest[..., :2], 0), axis=-1)
+        larger, smaller = np.maximum(p, g), np.minimum(p, g)
+        inter = np.prod(np.maximum(smaller[..., 2:] - larger[..., :2], 0), axis=-1)
         union = areas - inter
         iou = inter / (union + 1e-8)
-        hull = np.prod(largest[..., 2:] - smallest[..., :2], axis=-1) + 1e-8
+        # The smallest box around both.
+        hull = np.prod(larger[..., 2:] - smaller[..., :2], axis=-1) + 1e-8
+        giou = iou - (hull - union) / hull
+        # L1 of centres and sides.
         distance = np.abs(from_xyxy(p, "cxcywh") - from_xyxy(g, "cxcywh")).sum(axis=-1)
-        matched = iou[linear_sum_assignment(5 * distance - 2 * (iou - (hull - union) / hull))]
-        hits = matched[matched > 0.5]
-        k = len(hits)
-        if not k:
+        iou_of_pairs = iou[linear_sum_assignment(5 * distance - 2 * giou)]
+        hit_ious = iou_of_pairs[iou_of_pairs > 0.5]
+        if not len(hit_ious):
             return 0.0
-        f1 = 2 * (k / n) * (k / m) / (k / n + k / m + 1e-8)
-        return max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0)
+        precision, recall = len(hit_ious) / len(pred), len(hit_ious) / len(gt)
+        f1 = 2 * precision * recall / (precision + recall + 1e-8)
+        false_share, missed_share = (len(pred) - len(hit_ious)) / len(pred), (len(gt) - len(hit_ious)) / len(gt)
+        return max(0.75 * f1 + 1 + hit_ious.mean() - (false_share + missed_share) / 2, 0.0)
 
 
 class VisionReasonerReward(PublishedReward):
@@ -372,17 +390,21 @@ class VisionReasonerReward(PublishedReward):
 
     normalised_boxes = True
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """The credits of the best pairs, 1 for the IoU and 1 for the distance, over `max(n, m)`."""
-        p, g = 840 * p, 840 * g
-        far_edge = [0, 0, 1, 1]
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The sum of the credits of the best pairs, 1 for the IoU and 1 for the distance, over the larger box count."""
+        # From shares of the image to pixels of the 840 by 840 that the source's model sees.
+        pred, gt = 840 * pred, 840 * gt
+        # A broken box may have NaN, which is near nothing.
         with np.errstate(invalid="ignore"):
-            is_near = np.abs(p[:, None] - g).mean(axis=2) < 10
-        credits = (pairwise_iou(p + far_edge, g + far_edge) > 0.5).astype(np.float64) + is_near
-        # Overlaps, which are matched, are at most 1.
-        matched = match_batch(credits[None] / 2, 0.0, matching="hungarian")[0]
-        pairs = matched >= 0
-        return credits[pairs, matched[pairs]].sum() / max(len(p), len(g))
+            is_near = np.abs(pred[:, None] - gt).mean(axis=2) < 10
+        # The source counts the pixel at a box's right and lower edge too: a side is x2 - x1 + 1.
+        last_pixel = [0, 0, 1, 1]
+        overlaps = pairwise_iou(pred + last_pixel, gt + last_pixel) > 0.5
+        credits = overlaps.astype(np.float64) + is_near
+        # Paired by the credits in the place of IoUs; -1 for a box without a pair.
+        matched = match_batch(credits[None], iou_threshold=0.0, matching="hungarian")[0]
+        is_paired = matched >= 0
+        return credits[is_paired, matched[is_paired]].sum() / max(len(pred), len(gt))
 
 
 class NeMoRLReward(PublishedReward):
@@ -406,14 +428,15 @@ class NeMoRLReward(PublishedReward):
 
     normalised_boxes = True
 
-    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
-        """The GIoU of a single predicted box and the first reference box."""
-        if len(p) != 1 or not valid_boxes(p)[0]:
+    def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
+        """The GIoU of the only predicted box and the first reference box; 0 if there are several, or it is broken."""
+        if len(pred) != 1 or not valid_boxes(pred)[0]:
             return 0.0
-        (x1, y1, x2, y2), (u1, v1, u2, v2) = p[0], g[0]
-        inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
-        union = max(1e-3, (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
-        hull = max(1e-3, (max(x2, u2) - min(x1, u1)) * (max(y2, v2) - min(y1, v1)))
+        (px1, py1, px2, py2), (gx1, gy1, gx2, gy2) = pred[0], gt[0]
+        inter = max(0.0, min(px2, gx2) - max(px1, gx1)) * max(0.0, min(py2, gy2) - max(py1, gy1))
+        # The source divides by no area below 0.001 of the image. The hull is the smallest box around both.
+        union = max(1e-3, (px2 - px1) * (py2 - py1) + (gx2 - gx1) * (gy2 - gy1) - inter)
+        hull = max(1e-3, (max(px2, gx2) - min(px1, gx1)) * (max(py2, gy2) - min(py1, gy1)))
         return inter / union - (hull - union) / hull
 
 
@@ -435,7 +458,8 @@ PUBLISHED: dict[str, Callable[..., object]] = {
 
 
 def _pixel_iou(pred: Array, gt: Array) -> float:
-    """IoU as VLM-R1 counts it: by pixels from corner to corner, the far one included."""
+    """IoU of two boxes ``(4,)`` as VLM-R1 counts it: an overlap of one pixel's width or height is none."""
+    # The first and the last pixel of the overlap, so that its sides are the difference and 1.
     x1, y1 = np.maximum(pred[:2], gt[:2])
     x2, y2 = np.minimum(pred[2:] - 1, gt[2:] - 1)
     inter = (x2 - x1 + 1) * (y2 - y1 + 1) if x1 < x2 and y1 < y2 else 0.0
