@@ -78,11 +78,12 @@ class AveragePrecisionReward(ThresholdReward):
             )
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
-        """F1, the quality and the reward of each completion; the last two are the average precision."""
-        f1 = f_beta_score(batch.precision, batch.recall, 1.0)
+        """F1, the quality and the reward of each completion; the last two are both the average precision."""
+        f1 = f_beta_score(batch.precision, batch.recall, beta=1.0)
         if batch.pred_labels is not None and batch.gt_labels is not None and self.per_label:
             ap = self._mean_over_labels(batch, batch.pred_labels, batch.gt_labels)
         elif self.ranking == "tied":
+            # Equally confident predictions are a single point on the curve.
             ap = batch.precision * batch.recall
         else:
             order = _order(batch, self.ranking)
@@ -92,41 +93,53 @@ class AveragePrecisionReward(ThresholdReward):
         return f1, ap, ap
 
     def _mean_over_labels(self, batch: Matched, pred_codes: Array, gt_codes: Array) -> Array:
-        """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,); labels come as their codes."""
+        """The mean AP over the labels of each completion, those of its reference and those only predicted, (b,).
+
+        Args:
+            batch: b completions.
+            pred_codes: (b, n), the label of each prediction as a whole number; NaN for none, and in padding.
+            gt_codes: (b, m), the same of the references, all of which have a label; NaN in padding.
+        """
         b = len(pred_codes)
         is_counted = ~batch.ignored
         is_labelled = is_counted & ~np.isnan(pred_codes)
-        # One number for each label of each completion: a completion has `stride` keys, one for each code, and the last
-        # for boxes without a label.
+        # Each label of each completion gets a key of its own, so that one call finds the distinct ones of all
+        # completions. A completion has `stride` keys: one for each code, and the last for all boxes without a label.
         stride = int(max(np.nanmax(gt_codes), np.nanmax(pred_codes, initial=0.0))) + 2
         first_keys = np.arange(b)[:, None] * stride
-        gt_keys, m = np.unique((first_keys + gt_codes)[~np.isnan(gt_codes)].astype(np.int64), return_counts=True)
+        gt_keys = (first_keys + gt_codes)[~np.isnan(gt_codes)].astype(np.int64)
         pred_keys = (first_keys + pred_codes)[is_labelled].astype(np.int64)
         unlabelled_keys = np.flatnonzero(batch.n > is_labelled.sum(axis=1)) * stride + stride - 1
         all_keys = np.unique(np.concatenate([gt_keys, pred_keys, unlabelled_keys]))
-        # The AP of each label of the reference; labels that are only predicted have AP 0, and count in |L| alone.
-        rows, codes = np.divmod(gt_keys, stride)
+        # From here on a row is one label of one reference, with the AP of that label. Labels that are only predicted
+        # have AP 0: they are no rows, and count in the divisor alone.
+        label_keys, label_counts = np.unique(gt_keys, return_counts=True)
+        completions, codes = np.divmod(label_keys, stride)
         order = _order(batch, self.ranking)
-        has_label = _in_order(pred_codes, order)[rows] == codes[:, None]
-        hit = _in_order(batch.hit, order)[rows] & has_label
-        counted = _in_order(is_counted, order)[rows] & has_label
+        has_label = _in_order(pred_codes, order)[completions] == codes[:, None]
+        hit = _in_order(batch.hit, order)[completions] & has_label
+        counted = _in_order(is_counted, order)[completions] & has_label
         if self.ranking == "tied":
-            hits = hit.sum(axis=1)
-            ap = ratio(hits, counted.sum(axis=1)) * ratio(hits, m)
+            # One point on the curve: precision times recall.
+            hit_counts = hit.sum(axis=1)
+            ap = ratio(hit_counts, counted.sum(axis=1)) * ratio(hit_counts, label_counts)
         else:
-            ap = average_precision_of_hits(hit, counted, m, self.interpolation)
-        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(all_keys // stride, minlength=b)
+            ap = average_precision_of_hits(hit, counted, label_counts, self.interpolation)
+        # The sum of the APs of each completion over the number of its labels.
+        return np.bincount(completions, weights=ap, minlength=b) / np.bincount(all_keys // stride, minlength=b)
 
 
 def _order(batch: Matched, ranking: str) -> np.ndarray | None:
     """The indices of the predictions, (b, n), the highest in rank first; None for the order of writing."""
     if ranking == "iou":
-        keys = batch.every_iou.max(axis=2)
+        values = batch.every_iou.max(axis=2)
     elif ranking == "score" and batch.scores is not None:
-        keys = batch.scores
+        values = batch.scores
     else:
+        # Written order; of confidences, where no completion states any.
         return None
-    return np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
+    # Highest first, equal ones as written, and NaN, a confidence that is not stated, last.
+    return np.argsort(np.where(np.isnan(values), np.inf, -values), axis=1, kind="stable")
 
 
 def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
@@ -144,15 +157,16 @@ def average_precision_of_hits(hit: np.ndarray, counted: np.ndarray, m: np.ndarra
         m: ``(b,)`` how many references there are.
         interpolation: a key of :data:`INTERPOLATIONS`.
     """
-    hits = hit.cumsum(axis=1)
-    # P_k = Σ_{i ≤ k} hit_i / k
-    envelope = precision_envelope(ratio(hits, counted.cumsum(axis=1)))
+    # Down to each rank: how many predictions hit, of how many, and the best precision at this recall or a higher one.
+    hits_so_far = hit.cumsum(axis=1)
+    precision = ratio(hits_so_far, counted.cumsum(axis=1))
+    envelope = precision_envelope(precision)
     levels = INTERPOLATIONS[interpolation]
     if levels is None:
-        # R_k - R_k-1 is 1/m at a hit and 0 elsewhere
+        # All points: the area under the envelope. Recall grows by 1/m at a hit and nowhere else.
         return ratio(row_sums(envelope * hit), m)
-    # R_k = Σ_{i ≤ k} hit_i / m
-    recall = ratio(hits, m[:, None])
+    # The mean over the levels: each reads the envelope at the first rank whose recall reaches it, or 0 if none does.
+    recall = ratio(hits_so_far, m[:, None])
     return row_sums(envelope * newly_reached(recall, levels)) / len(levels)
 
 

@@ -111,9 +111,10 @@ class ProductIoUReward(FBetaReward):
 
     def _quality(self, batch: Matched) -> Array:
         """The product of the matched IoUs of each completion, or their geometric mean."""
-        # Q = Π IoU over the matches; an empty product would be 1, but without a match Q is 0
+        # Q = Π IoU over the matches, the last of the running products; an unmatched prediction is a factor of 1.
         product = np.where(batch.hit, batch.iou, 1.0).cumprod(axis=1)[:, -1]
         if self.product == "geometric":
+            # No match would be a division by 0; its Q is set below, as an empty product would be 1.
             product = product ** (1 / np.maximum(batch.tp, 1))
         return np.where(batch.tp > 0, product, 0.0)
 
@@ -159,12 +160,11 @@ class SplineIoUReward(FBetaReward):
 
     def _quality(self, batch: Matched) -> Array:
         """The mean of the curve over the matched IoUs, mixed with the closeness of centres if that has a weight."""
-        smooth = batch.mean_over_matches(spline(batch.iou))
+        smooth_quality = batch.mean_over_matches(spline(batch.iou))
         if self.center_weight == 0:
-            return smooth
-        center = batch.mean_over_matches(_center_closeness(batch))
-        # Q = (1 - w) Q_smooth + w Q_center
-        return (1 - self.center_weight) * smooth + self.center_weight * center
+            return smooth_quality
+        center_quality = batch.mean_over_matches(_center_closeness(batch))
+        return (1 - self.center_weight) * smooth_quality + self.center_weight * center_quality
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,11 +197,13 @@ class PiecewiseIoUReward(FBetaReward):
         try:
             for name in ("iou_breakpoints", "quality_breakpoints"):
                 object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
-            # Between the ends of their ranges the IoUs must rise, and the credits not fall.
-            ious = (0.0, *self.iou_breakpoints, 1.0)
-            credits = (0.0, *self.quality_breakpoints, 1.0)
-            is_curve = len(credits) == len(ious) + 1 and (np.diff(ious) > 0).all() and (np.diff(credits) >= 0).all()
+            # Each IoU has a credit, and so has IoU 1.
+            is_curve = len(self.quality_breakpoints) == len(self.iou_breakpoints) + 1
+            # With the ends of their ranges around them, 0 and 1, the IoUs must rise, and the credits not fall.
+            rises = np.diff((0.0, *self.iou_breakpoints, 1.0))
+            is_curve &= bool((rises > 0).all() and (np.diff((0.0, *self.quality_breakpoints, 1.0)) >= 0).all())
         except (OverflowError, TypeError, ValueError):
+            # Something that is no number, or no list of numbers.
             is_curve = False
         if not is_curve:
             raise ValueError(
@@ -217,16 +219,22 @@ class PiecewiseIoUReward(FBetaReward):
 
 
 def _center_closeness(batch: Matched) -> Array:
-    """max(0, 1 - d) of every match, (b, n), d = |c(p) - c(g)| / diag(g); 0 without a match."""
+    """How near the centres of every match are, (b, n): ``max(0, 1 - d)``, or 0 without a match.
+
+    ``d`` is the distance of the centres over the diagonal of the ground-truth box.
+    """
+    # The ground truth of each prediction, (b, n, 4). Box 0 stands in for -1, no match, which is set to 0 at the end.
     gt = np.take_along_axis(batch.gt, np.maximum(batch.matched, 0)[..., None], axis=1)
     with np.errstate(all="ignore"):
+        # From centre to centre: the mean of what both corners are apart.
         offset = ((batch.pred[..., :2] - gt[..., :2]) + (batch.pred[..., 2:] - gt[..., 2:])) / 2
         side = gt[..., 2:] - gt[..., :2]
-        d = np.hypot(offset[..., 0], offset[..., 1]) / np.hypot(side[..., 0], side[..., 1])
-    return np.where(batch.hit, np.clip(1 - d, 0.0, 1.0), 0.0)
+        distance = np.hypot(offset[..., 0], offset[..., 1]) / np.hypot(side[..., 0], side[..., 1])
+    return np.where(batch.hit, np.clip(1 - distance, 0.0, 1.0), 0.0)
 
 
-#: The most that a pair of boxes without overlap may earn, if the overlap measures distance.
+#: The most that a pair of boxes without overlap may earn, if the overlap measures distance: the share of closeness in
+#: the credit of a pair.
 APART = 0.1
 _CLOSENESS: dict[str, Callable[[Boxes, Boxes], Array]] = {
     # From -1 for boxes infinitely far apart to 0 for boxes that touch, so 1 more is in [0, 1].
@@ -285,34 +293,41 @@ class SoftF1Reward(BetaReward):
     quality: str = parameter("linear", QUALITIES)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
-        """The credit of each pair, (b, n, m): `quality` of its IoU, to which other overlaps add their closeness."""
-        overlap = iou
-        if self.overlap != "iou":
-            closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
-            if self.overlap != "nwd":
-                # Boxes that overlap are close. The Wasserstein distance compares sizes itself; here they are compared,
-                # so that the whole image, which overlaps every finding, earns no more than it covers.
-                closeness = np.where(iou > 0, 1.0, closeness) * _size_ratio(pred, gt)
-            overlap = (1 - APART) * iou + APART * closeness
-        return QUALITIES[self.quality](overlap)
+        """The credit of each pair, (b, n, m), which is paired up: the curve `quality` at the pair's overlap.
+
+        The overlap is the IoU, or nine parts of IoU and one of closeness, see `APART` and the class.
+        """
+        to_credit = QUALITIES[self.quality]
+        if self.overlap == "iou":
+            return to_credit(iou)
+        closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
+        if self.overlap != "nwd":
+            # Boxes that overlap are as close as can be. Weighed by size, so that the whole image, which overlaps every
+            # finding, earns no more than it covers; the Wasserstein distance compares the sizes itself.
+            closeness = np.where(iou > 0, 1.0, closeness) * _size_ratio(pred, gt)
+        return to_credit((1 - APART) * iou + APART * closeness)
 
     def _pair_up(self, overlap: Array) -> Indices:
         """Pair boxes one to one for the largest sum of credits."""
         return match_batch(overlap, 0.0, matching="hungarian")
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
-        """F-beta of the mass as F-beta and as reward, and the mean credit of the pairs as quality."""
+        """F-beta, the quality and the reward: F-beta is the reward, and the quality is the mean credit of the pairs."""
+        # What all pairs of a completion earn: soft true positives.
         mass = row_sums(batch.overlap)
-        # P = mass / n,  R = mass / m
-        f_beta = f_beta_score(ratio(mass, batch.n), ratio(mass, batch.m), self.beta)
-        return f_beta, ratio(mass, batch.tp), f_beta
+        precision, recall = ratio(mass, batch.n), ratio(mass, batch.m)
+        f_beta = f_beta_score(precision, recall, self.beta)
+        mean_credit = ratio(mass, batch.tp)
+        return f_beta, mean_credit, f_beta
 
 
 def _size_ratio(pred: Boxes, gt: Boxes) -> Array:
     """The smaller area over the larger one, of every pair, (b, n, m); 0 for a box without area."""
     with np.errstate(all="ignore"):
+        # (b, n, 1, 2) and (b, 1, m, 2), which broadcast to every pair.
         pred_sides = (pred[..., 2:] - pred[..., :2])[..., :, None, :]
         gt_sides = (gt[..., 2:] - gt[..., :2])[..., None, :, :]
         # Sides are divided, not areas, which may overflow or vanish.
         area_ratio = np.prod(pred_sides / gt_sides, axis=-1)
+        # NaN, of padding or of a box without sides, becomes 0; the ratio of swapped corners may be negative.
         return np.clip(np.nan_to_num(np.minimum(area_ratio, 1 / area_ratio)), 0.0, 1.0)
