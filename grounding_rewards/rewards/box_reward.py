@@ -153,7 +153,12 @@ class Outcomes(Matches):
 
     @classmethod
     def without_matches(cls, n: NDArray[np.int64], m: NDArray[np.int64]) -> Outcomes:
-        """Outcomes of completions with n predictions and m references, where nothing matches and nothing is paid."""
+        """Outcomes of b completions where nothing matches and nothing is paid.
+
+        Args:
+            n: (b,), the predictions of each.
+            m: (b,), the references of each.
+        """
         b, longest = len(n), int(n.max(initial=0))
         return cls(
             n=n,
@@ -179,22 +184,23 @@ class Outcomes(Matches):
         """An :class:`Explanation` of each completion.
 
         Args:
-            *columns: where texts were scored, their reasons, what was parsed and the readers, each with an entry for
-                each completion; nothing where boxes were.
+            *columns: the last three fields of an explanation, `reason`, `parsed` and `reader`, of all completions each;
+                none where boxes were scored instead of texts.
         """
         # From arrays to lists all at once: asking numpy for a number costs as much as reading a box.
         numbers = [getattr(self, name).tolist() for name in EXPLAINED]
         b = len(self.tp)
         matches: list[tuple[tuple[int, int], ...]] = [()] * b
         ious: list[tuple[float, ...]] = [()] * b
-        hits = np.nonzero(self.hit)
-        columns_of_hits = (*hits, self.matched[hits], self.iou[hits])
-        for row, k, gt, iou in zip(*(column.tolist() for column in columns_of_hits), strict=True):
-            matches[row] += ((k, gt),)
+        # The completion of each matched prediction, and the prediction's index in it.
+        hit_places = np.nonzero(self.hit)
+        hit_columns = (*hit_places, self.matched[hit_places], self.iou[hit_places])
+        for row, prediction, gt, iou in zip(*(column.tolist() for column in hit_columns), strict=True):
+            matches[row] += ((prediction, gt),)
             ious[row] += (iou,)
         ignored: list[tuple[int, ...]] = [()] * b
-        for row, k in np.argwhere(self.ignored).tolist():
-            ignored[row] += (k,)
+        for row, prediction in np.argwhere(self.ignored).tolist():
+            ignored[row] += (prediction,)
         return list(map(Explanation, *numbers, matches, ious, ignored, *columns))
 
 
@@ -209,6 +215,7 @@ def check_fields(reward: Any) -> None:
         name, legal = option.name, option.metadata.get("legal")
         value = getattr(reward, name)
         if isinstance(legal, Interval):
+            # Past the dataclass, which is frozen.
             object.__setattr__(reward, name, check_number(name, value, legal))
         elif legal is bool:
             if not isinstance(value, bool):
@@ -226,7 +233,7 @@ class BoxScorer(ABC):
 
     @abstractmethod
     def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
-        """Score many images; the labels are those of all predicted and of all reference boxes."""
+        """Score many images; `labels` are two, those of all predicted and those of all reference boxes."""
 
     def score(
         self,
@@ -307,7 +314,10 @@ class BoxScorer(ABC):
         return self._score_arrays(*_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
     def _score_arrays(self, pred: Sequence[ArrayLike], gt: Sequence[ArrayLike], ignore: Any, *labels: Any) -> Outcomes:
-        """Score images whose boxes and labels come as a list for each image; `ignore` and labels may be None."""
+        """Score images whose boxes and labels come as a list for each image; `ignore` and labels may be None.
+
+        `labels` are `pred_labels` and `gt_labels`.
+        """
         for name, argument in zip(("gt", "ignore", "pred_labels", "gt_labels"), (gt, ignore, *labels), strict=True):
             if argument is not None and len(argument) != len(pred):
                 raise ValueError(
@@ -366,7 +376,7 @@ class BoxReward(BoxScorer):
         check_fields(self)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
-        """The matcher's value of each pair, (b, n, m) in [0, 1]; 0 for an impossible pair."""
+        """What each pair is worth to the matcher, (b, n, m) in [0, 1]: its IoU; 0 for an impossible pair."""
         return iou
 
     @abstractmethod
@@ -434,11 +444,14 @@ class BoxReward(BoxScorer):
         labels = self._checked_labels(labels, pred, gt)
         all_rows = np.arange(len(pred.counts))
         if len(all_rows) == 1 and len(pred.flat) and len(gt.flat):
-            # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
+            # The fast path of one completion that has both kinds of boxes: no chunks, and no outcomes to fill in.
             batch = self._match(pred, gt, scores, all_rows, ignore, labels)
             f_beta, quality, reward = self._combine(batch)
             matches: dict[str, Any] = {name: getattr(batch, name) for name in _MATCHES}
-            return Outcomes(**matches, reward=np.minimum(np.maximum(reward, 0.0), 1.0), f_beta=f_beta, quality=quality)
+            # For one number faster than `clip`.
+            reward = np.minimum(np.maximum(reward, 0.0), 1.0)
+            return Outcomes(**matches, reward=reward, f_beta=f_beta, quality=quality)
+        # Completions with both kinds of boxes are scored in chunks; those that lack one keep the 0 of this.
         scored = Outcomes.without_matches(pred.counts, gt.counts)
         # The arrays with a value for each predicted box.
         box_columns = ["matched", "iou", "ignored"]
@@ -454,21 +467,23 @@ class BoxReward(BoxScorer):
                 getattr(scored, name)[rows, : batch.matched.shape[1]] = getattr(batch, name)
             scored.f_beta[rows], scored.quality[rows], scored.reward[rows] = self._combine(batch)
             scored.tp[rows] = batch.tp
-        # What is in no chunk has no box of one kind; ignore regions excuse false boxes also where nothing is to find.
-        nothing_to_find = np.flatnonzero(gt.counts == 0)
-        scored.ignored[nothing_to_find] = self._ignored(
-            pred, gt, ignore, scored.matched[nothing_to_find], nothing_to_find
-        )
+        # Images where nothing is to find are in no chunk: there too ignore regions excuse false boxes, and what boxes
+        # are left decides on the reward. Findings without a predicted box keep 0.
+        normal_rows = np.flatnonzero(gt.counts == 0)
+        scored.ignored[normal_rows] = self._ignored(pred, gt, ignore, scored.matched[normal_rows], normal_rows)
         scored.n = pred.counts - scored.ignored.sum(axis=1)
-        # No box where there is something: 0, which a reward without a match is in any case.
         reward = np.where(gt.counts == 0, self._on_normal_image(scored.n), scored.reward)
         scored.reward = np.clip(reward, 0.0, 1.0)
         return scored
 
     def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:
-        """The labels if they are one for each box; None where labels play no part."""
+        """The labels if they are one for each box, None where labels play no part; else refused.
+
+        Raises:
+            ValueError: labels are needed and missing, not as many as the boxes, or a finding has none.
+        """
         if labels is None or self.label_matching == "ignore":
-            # Raises where they are needed.
+            # None where labels play no part; raises where they are needed, and missing here.
             return self.label_codes(None, None)
         pred_count, gt_count = len(labels.pred), len(labels.gt)
         blank_count = int(np.isnan(labels.gt).sum())
@@ -489,7 +504,7 @@ class BoxReward(BoxScorer):
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
     ) -> Matched:
-        """Match the boxes of some completions, whose numbers are `rows`; each has predicted boxes and ground truth.
+        """Match the boxes of the completions whose indices are `rows`; each has predicted boxes and ground truth.
 
         All other arguments are those of :meth:`match_and_score`, with the boxes of all completions.
         """
@@ -500,7 +515,8 @@ class BoxReward(BoxScorer):
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
-            # Where the overlap is the IoU, both stay one array, which is read once below.
+            # Boxes of different labels overlap nothing. Where the overlap is the IoU, both stay one and the same array,
+            # so that what matches is read out of it once below.
             is_iou = overlap is iou
             iou = np.where(agree, iou, 0.0)
             overlap = iou if is_iou else np.where(agree, overlap, 0.0)
@@ -508,8 +524,8 @@ class BoxReward(BoxScorer):
         if pred_labels is not None and gt_labels is not None and agree is not None:
             # A predicted label becomes the reference label that it agrees with: that of its match, else the first one.
             # So synonyms of one finding count as one label, and not as a label that is only predicted.
-            reference = np.where(matched >= 0, matched, agree.argmax(axis=2))
-            pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, reference, axis=1), pred_labels)
+            agreeing_gt = np.where(matched >= 0, matched, agree.argmax(axis=2))
+            pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, agreeing_gt, axis=1), pred_labels)
         ignored = self._ignored(pred, gt, ignore, matched, rows)
         iou_of_matches = _of_matches(iou, matched)
         return Matched(
@@ -538,14 +554,15 @@ class BoxReward(BoxScorer):
             pred: the predictions of all completions.
             gt: their ground truth.
             ignore: their ignore regions.
-            matched: the ground truth of each prediction of the chosen completions, or -1.
-            rows: the chosen completions.
+            matched: the index of the ground truth of each prediction of the chosen completions, or -1.
+            rows: the indices of the chosen completions.
         """
         ignored = np.zeros(matched.shape, dtype=np.bool_)
         if ignore is None:
             return ignored
         # Where there are both regions and predictions; one by one, as few images have regions.
         for k in np.flatnonzero(ignore.counts[rows] * pred.counts[rows]):
+            # An array of one row, whose only boxes are then taken.
             row = rows[[k]]
             pred_boxes = pred.padded(row)[0]
             ignored[k, : len(pred_boxes)] = excused_boxes(
@@ -560,7 +577,12 @@ class BoxReward(BoxScorer):
 
 
 def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
-    """The value of each prediction's match, (b, n) of (b, n, m); 0 for a prediction without a match."""
+    """The value of each prediction with its match, (b, n); 0 for a prediction without a match.
+
+    Args:
+        values: (b, n, m), of each prediction with each ground truth.
+        matched: (b, n), the index of the ground truth that each prediction matches, or -1.
+    """
     b, n, m = values.shape
     # With -1 the last ground truth is read, and then replaced by 0. A single one is read at once, which is faster.
     of_match = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]
@@ -594,24 +616,26 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
     """Cut the completions that have both kinds of boxes into groups that are small when padded.
 
     Args:
-        n: predictions of each completion.
-        m: ground-truth boxes of each.
+        n: (b,), the predictions of each completion.
+        m: (b,), the ground-truth boxes of each.
 
     Yields:
-        The numbers of completions, by rising number of predictions, so that one very long completion does not pad the
-        others: a chunk has at most `_CELLS` pairs of padded boxes, or is one completion.
+        The indices of the completions of a chunk, which has at most `_CELLS` pairs of padded boxes, or is one
+        completion.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
-    # All fit into one: nothing to sort.
+    # All fit into one chunk: nothing to sort. Without any row there is no chunk at all.
     if 0 < len(rows) * int(n.max(initial=0)) * int(m.max(initial=0)) <= _CELLS:
         yield rows
         return
+    # By rising number of predictions, so that one very long completion does not pad the others.
     rows = rows[np.argsort(n[rows], kind="stable")]
     start = 0
     while start < len(rows):
         stop, most_gt = start, 0
         while stop < len(rows):
             most_gt = max(most_gt, int(m[rows[stop]]))
+            # With one more row, which has the most predictions of all so far, the chunk would be too large.
             if stop > start and (stop + 1 - start) * int(n[rows[stop]]) * most_gt > _CELLS:
                 break
             stop += 1

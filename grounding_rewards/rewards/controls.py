@@ -55,6 +55,7 @@ class PointingReward(BetaReward):
         Every pair counts alike in F-beta; the IoU only decides between equally many pairs.
         """
         with np.errstate(all="ignore"):
+            # (b, n, 1, 2), and (b, 1, m, 2) each, which broadcast to every pair.
             centre = (pred[..., :2] + (pred[..., 2:] - pred[..., :2]) / 2)[..., :, None, :]
             upper_left, lower_right = gt[..., None, :, :2], gt[..., None, :, 2:]
             lies_in = ((upper_left <= centre) & (centre <= lower_right)).all(axis=-1)
@@ -66,7 +67,7 @@ class PointingReward(BetaReward):
         return match_batch(overlap, 0.0, matching="most_hits")
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
-        """F-beta as F-beta and as reward; the quality is 1 where any box is right."""
+        """F-beta, the quality and the reward: F-beta is the reward, and the quality is 1 where any box is right."""
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         return f_beta, ratio(batch.tp, batch.tp), f_beta
 
@@ -140,10 +141,10 @@ class Random(TextReward):
         """A number in [0, 1) for each text, drawn by a hash of seed, row and text."""
         numbers = []
         for row, text in zip(_row_names(read), read.texts, strict=True):
-            # ascii keeps the three apart, and writes any character that UTF-8 does not have.
+            # ascii keeps the three apart, and escapes characters that UTF-8 cannot encode.
             key = ascii((self.seed, row, text)).encode()
             digest = hashlib.blake2b(key, digest_size=8).digest()
-            # 53 bits: every number is exact, and below 1.
+            # The upper 53 of the 64 bits as a fraction: as many as a float holds exactly, and so below 1.
             numbers.append((int.from_bytes(digest, "big") >> 11) * 2.0**-53)
         return numbers
 
@@ -167,24 +168,27 @@ class Consensus(TextReward):
     """
 
     def __call__(self, read: Batch) -> list[float]:
-        """For each answer the mean agreement with the other answers of its row."""
+        """For each answer the mean agreement with the other answers of its row; 0 with one that can't be read."""
         boxes = read.pred.split()
-        # In the place of a reference another answer has only its valid boxes, as datasets have no others.
+        # The boxes of an answer when others are scored against it: the valid ones, as every reference box is valid.
         as_references = [pred[valid_boxes(pred)] for pred in boxes]
+        # The indices of the answers to each row.
         answers_by_row: dict[str, list[int]] = defaultdict(list)
-        for k, name in enumerate(_row_names(read)):
-            answers_by_row[name].append(k)
+        for answer, name in enumerate(_row_names(read)):
+            answers_by_row[name].append(answer)
         is_readable = np.array([_is_readable(raw) for raw in read.raws], dtype=np.bool_)
         rewards = [0.0] * len(boxes)
         for answers in answers_by_row.values():
-            for i in answers:
-                others = [j for j in answers if j != i]
-                if others and is_readable[i]:
-                    agreements = _SOFT_F1.score_many([boxes[i]] * len(others), [as_references[j] for j in others])
-                    rewards[i] = float(np.where(is_readable[others], agreements, 0.0).mean())
+            for answer in answers:
+                others = [other for other in answers if other != answer]
+                if others and is_readable[answer]:
+                    references = [as_references[other] for other in others]
+                    agreements = _SOFT_F1.score_many([boxes[answer]] * len(others), references)
+                    rewards[answer] = float(np.where(is_readable[others], agreements, 0.0).mean())
         return rewards
 
 
+# Two answers without a box agree fully.
 _SOFT_F1 = SoftF1Reward(no_box_bonus=1.0)
 
 
@@ -194,9 +198,9 @@ def _is_readable(raw: RawBoxes) -> bool:
 
 
 def _row_names(read: Batch) -> list[str]:
-    """A name for each row, independent of its neighbours in the batch: its id, or else its reference boxes."""
+    """A name for each row, the same in every batch: its id, or else its reference boxes."""
     n, references = len(read.texts), read.references
-    # A row with several readers has the boxes of each.
+    # The row of each list of boxes: a row with several readers has the boxes of each.
     rows = range(n) if references.rows is None else references.rows
     boxes_of_rows: list[list[Any]] = [[] for _ in range(n)]
     for row, boxes in zip(rows, references.boxes.split(), strict=True):
