@@ -21,9 +21,11 @@ _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 def completion_text(completion: Any) -> str:
     """The text of a completion, however TRL or another trainer wraps it; empty for anything else.
 
+    The call of a tool, and a tool's message behind the answer, leave marks in the text, by which a reader of the text
+    tells a finished answer from one that waits for a tool. Images leave none.
+
     Args:
         completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
-            A call of a tool in it, and a tool's message behind it, leave marks that say so; images leave none.
 
     Example:
         >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "[]"}]}])
@@ -37,7 +39,7 @@ def completion_text(completion: Any) -> str:
     if isinstance(completion, Mapping):
         kind = completion.get("type")
         if kind not in _TEXT_TYPES:
-            # Such as `tool_use` of Anthropic and `function_call` of OpenAI; the others are images.
+            # A content block: a call, such as Anthropic's `tool_use` and OpenAI's `function_call`, or an image.
             is_call = isinstance(kind, str) and kind.endswith(("_use", "_call"))
             return _CALL if is_call else ""
         content = completion.get("content", completion.get("text"))
@@ -54,7 +56,7 @@ def completion_text(completion: Any) -> str:
 
 
 def check_completion_texts(completions: Sequence[Any]) -> None:
-    """Refuse what is no answer in any trainer's wrapping: it would earn 0 in silence, a whole run long.
+    """Refuse completions in a form that no trainer gives them: they would earn 0 in silence, a whole run long.
 
     Raises:
         ValueError: one text in the place of a list of them; token ids, bytes, numbers, other objects, or mappings
@@ -81,7 +83,7 @@ def check_completion_texts(completions: Sequence[Any]) -> None:
 
 
 def answer_defect(completion: Any) -> str:
-    """Name the part of a completion that is neither text nor message; empty if there is none.
+    """Name the type of what is neither text nor message in a completion; empty if all is.
 
     >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
     ('', 'a mapping with the keys score')
@@ -105,13 +107,16 @@ def answer_defect(completion: Any) -> str:
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The text of the last message of the assistant, marked where a tool has spoken behind it."""
-    after_answer = ""
+    """The text of the last message of the assistant, with a mark at its end where a tool has answered after it.
+
+    So a draft that was only handed to a tool is not taken for the final answer. Empty without such a message.
+    """
+    mark_at_end = ""
     for message in reversed(messages):
         if message["role"] in _SPEAKERS:
-            return completion_text(message) + after_answer
+            return completion_text(message) + mark_at_end
         if message["role"] in ("tool", "function"):
-            after_answer = _TOOL_RESULT
+            mark_at_end = _TOOL_RESULT
     return ""
 
 

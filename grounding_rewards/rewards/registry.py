@@ -86,6 +86,7 @@ def register_reward(name: str, factory: Factory) -> Factory:
     """
     if not isinstance(name, str) or not name or "." in name:
         raise ValueError(f"Expected a word without dots for `name`, got {name!r}. Dots mark an import path.")
+    # The factory itself where the name is free: then nothing stands against it.
     registered = {**PUBLISHED, **REGISTRY}.get(name, factory)
     if registered is not factory and _origin(registered) != _origin(factory):
         raise ValueError(f"Expected a new name for `name`, got {name!r}, which is registered. Choose another.")
@@ -144,10 +145,10 @@ def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
     """
     factory, name = reward, name_of(reward)
     if not callable(reward) and not hasattr(reward, "score"):
-        # A name or a path, or a mistake in the place of one.
+        # A name or a path; a mistake in the place of one is refused there.
         factory, name = look_up(reward), reward
     is_class = inspect.isclass(factory)
-    # It is a reward that is taken as it is, a function of boxes, or what makes a reward when it is called.
+    # Three kinds: a reward, which is taken as it is; a function of boxes; or what makes a reward when it is called.
     is_ready = not callable(factory) or (hasattr(factory, "score") and not is_class)
     arguments = [] if is_ready else _parameter_names(factory)
     is_function = not is_class and "pred" in arguments and "gt" in arguments
@@ -192,7 +193,7 @@ def look_up(name: str) -> Any:
 
 
 def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
-    """Whether an object can be called with these arguments, by its signature; without a signature it need be callable.
+    """Whether an object can be called with these arguments, by its signature; True for a callable without a signature.
 
     Example:
         >>> takes(lambda pred, gt: 0.0, [], []), takes(lambda pred: 0.0, [], []), takes(None)
@@ -201,12 +202,12 @@ def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
     if not callable(function):
         return False
     try:
-        # What is called of a decorated function is its wrapper, which may take other arguments.
+        # The signature of what is really called: of a decorated function its wrapper, which may take other arguments.
         inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
     except TypeError:
         return False
     except ValueError:
-        # Built in, and without a signature.
+        # A built-in without a signature, which might take anything.
         return True
     return True
 
@@ -247,9 +248,10 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     try:
         signature.bind(**params)
     except TypeError as error:
+        # All that can be given by name, so without `*args` and `**kwargs`.
         named_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         legal = [option.name for option in signature.parameters.values() if option.kind in named_kinds]
-        # Without an unknown one, a parameter that the factory needs is missing: then all that came are shown.
+        # If no parameter is unknown, one that is needed is missing: the message then shows those that were given.
         unknown = [param for param in params if param not in legal]
         raise ParameterError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown or params)) or 'none'} "

@@ -14,7 +14,7 @@ from typing import Any
 
 from grounding_rewards.common.validation import SOME_SHARE, Interval, check_keys, check_number, check_word
 
-#: By kind of schedule: from the share of its time that is over to the share of the way from `from` to `to`.
+#: By kind of schedule: from the share of its time that is over, u, to the share of the way from `from` to `to`.
 _CURVES: dict[str, Callable[[float], float]] = {
     "linear": lambda u: u,
     "cosine": lambda u: (1 - math.cos(math.pi * u)) / 2,
@@ -56,11 +56,12 @@ class Schedule:
 
     def value(self, progress: float) -> float:
         """The value at a share of training in [0, 1]."""
-        # (1 − c) from + c to, which is exact at both ends
-        c = _CURVES[self.kind](min(progress / self.over, 1.0))
-        return (1 - c) * self.start + c * self.to
+        share_of_way = _CURVES[self.kind](min(progress / self.over, 1.0))
+        # Written so that it is exact at both ends.
+        return (1 - share_of_way) * self.start + share_of_way * self.to
 
     def __str__(self) -> str:
+        """The schedule in the words of a log."""
         period = f"at {self.over:g}" if self.kind == "step" else f"over the first {self.over:g}"
         return f"{self.kind} from {self.start:g} to {self.to:g} {period} of training"
 
@@ -95,15 +96,16 @@ class SelfPaced:
     by: float
 
     def value(self, moves: int) -> float:
-        """The value after this many moves of `by` from `start`; `to` once it is reached."""
+        """The value after this many moves by the distance `by`, from `start` towards `to`; `to` once it is reached."""
         whole_way = self.to - self.start
-        # 3 · 0.05 is 0.15000000000000002: what is logged and compared should be the number that was meant
+        # Rounded, as 3 · 0.05 is 0.15000000000000002: what is logged and compared should be the number that was meant.
         distance = round(moves * self.by, 12)
         if distance >= abs(whole_way):
             return self.to
         return round(self.start + math.copysign(distance, whole_way), 12)
 
     def __str__(self) -> str:
+        """The schedule in the words of a log."""
         return (
             f"self-paced from {self.start:g} to {self.to:g} by {self.by:g}, whenever {self.rate:g} of the findings in "
             f"{self.window} completions are hit"
@@ -171,7 +173,7 @@ def _check_keys(parameter: str, kind: str, value: Mapping[str, Any]) -> None:
 
 
 def _read_self_paced(parameter: str, value: Mapping[str, Any], start: float, to: float) -> SelfPaced:
-    """The self-paced schedule that a mapping describes, whose keys and ends were checked."""
+    """The self-paced schedule that a mapping describes, whose keys were checked, from `start` to `to`."""
     check_word(f"of of {parameter}", value["of"], FOLLOWED)
     window = value.get("window", 200)
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -182,7 +184,7 @@ def _read_self_paced(parameter: str, value: Mapping[str, Any], start: float, to:
     rate = check_number(f"rate of {parameter}", value.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
     by_hint = "It is the length of a step, in either direction."
     by = check_number(f"by of {parameter}", value.get("by", abs(to - start) / _MOVES), Interval(above=True), by_hint)
-    return SelfPaced(window, start, to, rate, by)
+    return SelfPaced(window=window, start=start, to=to, rate=rate, by=by)
 
 
 def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedules]:
@@ -243,18 +245,18 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
 
 
 def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | None:
-    """The share of training that is over, in [0, 1]: by TRL's state if there is one, else step / max_steps.
+    """The share of training that is over, in [0, 1]: by TRL's state if it is given, else step / max_steps.
 
     Args:
         trainer_state: an object with ``global_step`` and ``max_steps``, or None.
-        step: steps that are over, 0 in the first; or None.
-        max_steps: of the whole training, or None.
+        step: how many steps are over, 0 during the first; or None.
+        max_steps: how many steps the whole training has; or None.
 
     Returns:
         None if neither the state nor the steps are known.
 
     Raises:
-        ValueError: one of two is missing, or these are no such numbers.
+        ValueError: of the two steps one is missing, negative or no number, or `max_steps` is 0.
 
     Example:
         >>> training_progress(None, 30, 120)
@@ -262,7 +264,7 @@ def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | 
     """
     if trainer_state is not None:
         if trainer_state.max_steps < 1:
-            # An evaluation without a training, which takes the final values.
+            # An evaluation without a training: schedules take their final values.
             return 1.0
         return min(trainer_state.global_step / trainer_state.max_steps, 1.0)
     if step is None and max_steps is None:
@@ -301,8 +303,9 @@ class Pace:
     """
 
     def __init__(self, reward: Any) -> None:
+        """Begin at the first values of all self-paced parameters; other schedules are left out."""
         self._paced = {name: schedule for name, schedule in reward.schedules if isinstance(schedule, SelfPaced)}
-        # Of each parameter how often it has moved, and the hits and findings of the latest completions.
+        # Of each parameter how often it has moved, and the hits and findings of each of the latest completions.
         self._moves = dict.fromkeys(self._paced, 0)
         self._windows: dict[str, list[tuple[int, int]]] = {name: [] for name in self._paced}
         self.noted: list[tuple[int, int]] = []
@@ -325,16 +328,18 @@ class Pace:
             noted: what all processes have noted since the last update, in the same order on each; without it what this
                 one has.
         """
-        new = list(self.noted if noted is None else noted)
+        new_counts = list(self.noted if noted is None else noted)
         self.noted = []
         for name, paced in self._paced.items():
-            window = [*self._windows[name], *new][-paced.window :]
+            # The latest `paced.window` completions.
+            window = [*self._windows[name], *new_counts][-paced.window :]
             hits = sum(hit_count for hit_count, _ in window)
             findings = sum(finding_count for _, finding_count in window)
-            if len(window) == paced.window and hits >= paced.rate * findings:
+            is_full = len(window) == paced.window
+            if is_full and hits >= paced.rate * findings:
                 if paced.value(self._moves[name]) != paced.to:
                     self._moves[name] += 1
-                # What was hit at the value before says less about the next one.
+                # The older half is forgotten: what was hit at the value before says less about the next one.
                 window = window[paced.window // 2 :]
             self._windows[name] = window
 
