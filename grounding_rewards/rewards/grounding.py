@@ -106,7 +106,7 @@ class GroundingReward(BoxScorer):
     def __post_init__(self) -> None:
         """Refuse options that are not legal, and keep the format and the tokenizer in the form that reading needs.
 
-        The reward is frozen, so that attributes are set past it.
+        `object.__setattr__` sets attributes, as the dataclass is frozen.
         """
         if self.box_format is not None:
             declared_format = get_box_format(self.box_format)
@@ -115,15 +115,15 @@ class GroundingReward(BoxScorer):
                 object.__setattr__(self, "box_format", declared_format)
             self._refuse_lost_labels([declared_format])
         if self.tokenizer is not None:
-            # What is given may be a processor, which has one.
+            # A processor is given in the place of the tokenizer that it has.
             object.__setattr__(self, "tokenizer", getattr(self.tokenizer, "tokenizer", self.tokenizer))
             if not callable(getattr(self.tokenizer, "decode", None)):
                 raise ValueError(
                     f"Expected an object with `decode` for `tokenizer`, got {self.tokenizer!r:.200}. Pass the model's "
                     "processor or tokenizer, not its name."
                 )
-            special = getattr(self.tokenizer, "all_special_tokens", ())
-            object.__setattr__(self, "_hides_thinking", marks_thinking(special))
+            special_tokens = getattr(self.tokenizer, "all_special_tokens", ())
+            object.__setattr__(self, "_hides_thinking", marks_thinking(special_tokens))
         check_fields(self)
 
     @property
@@ -152,7 +152,10 @@ class GroundingReward(BoxScorer):
         return self.text_reward is None
 
     def _score_images(self, pred: BoxBatch, gt: BoxBatch, ignore: BoxBatch | None, *labels: Labels) -> Outcomes:
-        """Score boxes instead of texts, by the reward on boxes; refused for a control that judges texts."""
+        """Score boxes instead of texts, by the reward on boxes; refused for a control that judges texts.
+
+        `labels` are two, those of all predicted and those of all reference boxes.
+        """
         if not self.judges_boxes:
             raise ValueError(
                 f"Expected a reward on boxes for `score`, got {self.name}, which scores texts. "
@@ -230,7 +233,7 @@ class GroundingReward(BoxScorer):
         if self.schedules:
             progress = training_progress(trainer_state, step, max_steps)
             scheduled_values = present_values(self.name, self.schedules, progress, pace)
-            # A copy shares what the watcher has seen.
+            # A copy with the values of this step, which shares what the watcher has seen.
             present_reward = copy.copy(self)
             object.__setattr__(present_reward, "box_reward", with_values(self.box_reward, scheduled_values))
         batch = self._read(completions, columns, labelled=self.compares_labels)
@@ -269,7 +272,7 @@ class GroundingReward(BoxScorer):
         return scoring.score_batch(batch, self).explanations()
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> scoring.Batch:
-        """Read the boxes of n completions, and their references; `labelled`: the references' labels play a part."""
+        """Read the boxes of n completions, and their references, with labels if `labelled`."""
         n = len(completions)
         check_completion_texts(completions)
         columns = with_ground_truth(columns, n)
@@ -277,7 +280,7 @@ class GroundingReward(BoxScorer):
         ignore = ignore_regions(columns, n)
         formats = self._formats(columns, n)
         texts = self._texts(completions, formats, columns)
-        # The rows of a training's log state whether their prompts open thinking.
+        # Whether each text begins inside its thinking, which the rows of a training's log may state.
         opened_in_rows = column_of(columns, "prompt_opens_thinking", n)
         opened = [self.prompt_opens_thinking] * n
         if opened_in_rows is not None:
@@ -286,7 +289,7 @@ class GroundingReward(BoxScorer):
         for text, fmt, is_open in zip(texts, formats, opened, strict=True):
             raw = read_boxes(text, fmt, prompt_opens_thinking=is_open)
             if self.on_truncated == "zero" and raw.status == "truncated":
-                # Without boxes a text that was cut off earns nothing, also where nothing is to find.
+                # Its boxes are dropped: then a text that was cut off earns nothing, also where nothing is to find.
                 raw = raw._replace(coords=[], labels=[], scores=[], broken=())
             raws.append(raw)
         sizes = image_sizes(columns, n)
@@ -294,13 +297,16 @@ class GroundingReward(BoxScorer):
         return scoring.Batch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
     def _notice_wrong_reading(self, batch: scoring.Scored) -> None:
-        """Warn once where thinking, spaces or orders seem to be others than those that were declared."""
+        """Warn, once for each, where texts contradict what was declared of them.
+
+        That is whether prompts open thinking, and the coordinate space and the order of numbers of a box format.
+        """
         # Under the scope "all" thinking is read like any other text.
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._watcher.watch_thinking(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
             warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
-        # After its first images nothing is watched, and nothing need be split.
+        # Only the first images of a format are watched: after them nothing need be split.
         if self._watcher.wants_boxes(batch.formats):
             for check in self._watcher.watch_boxes(batch.raws, batch.formats, batch.gt.split(), batch.sizes):
                 warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
@@ -323,6 +329,7 @@ class GroundingReward(BoxScorer):
         """Refuse formats that write no labels if the reward compares them."""
         if not self.compares_labels:
             return
+        # By identity, as hashing a format, with all that it has, is slow.
         distinct_formats = {id(fmt): fmt for fmt in formats}.values()
         for fmt in distinct_formats:
             if not scoring.has_labels(fmt):
@@ -335,11 +342,13 @@ class GroundingReward(BoxScorer):
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
         texts = [completion if type(completion) is str else completion_text(completion) for completion in completions]
+        # Of boxes or labels, or of the marks of thinking.
         needs_tokens = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
         token_ids = column_of(columns, "completion_ids", len(texts)) if any(needs_tokens) else None
         if token_ids is None:
             return texts
         if self.tokenizer is None:
+            # The trainer's text will do unless its boxes were lost.
             self._refuse_lost_boxes(texts, formats)
             return texts
         for k, ids in enumerate(token_ids):
@@ -349,14 +358,15 @@ class GroundingReward(BoxScorer):
 
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
         """Refuse texts out of which the trainer took the special tokens of the boxes."""
+        # The formats whose boxes are special tokens, each once.
         distinct_formats = {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values()
         for fmt in distinct_formats:
             texts_in_format = [text for text, text_format in zip(texts, formats, strict=True) if text_format is fmt]
             if any(map(box_tokens(fmt).search, texts_in_format)):
-                # Where the tokens were seen once, the trainer keeps them.
+                # Tokens that were seen in one text show that the trainer keeps them in all.
                 self._formats_with_tokens.add(fmt.name)
             lacks_tokens = fmt.name not in self._formats_with_tokens
-            # A no-finding statement never has any tokens.
+            # Text without tokens that does not state that there is nothing: its boxes were lost.
             if lacks_tokens and any(text and read_boxes(text, fmt).status != "empty" for text in texts_in_format):
                 raise ValueError(
                     f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
@@ -447,40 +457,45 @@ def get_reward(
     """
     if not (log_as is None or (isinstance(log_as, str) and log_as)):
         raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
-    final, schedules = split_schedules(params)
+    final_params, schedules = split_schedules(params)
     text_reward = None
     if isinstance(name, str) and name in TEXT_CONTROLS:
+        # A control that scores texts; R3 beside it gives the matches that are logged.
         check_parameters(name, TEXT_CONTROLS[name], params)
         box_reward, text_reward = MeanIoUReward(), TEXT_CONTROLS[name](**params)
     else:
-        box_reward = _box_reward(name, final, schedules)
-    # GroundingReward turns a mapping into a format.
+        box_reward = _box_reward(name, final_params, schedules)
+    # A mapping too, of which GroundingReward makes a format.
     declared_format: Any = box_format
     return GroundingReward(
-        name_of(name) if log_as is None else log_as,
-        box_reward,
-        declared_format,
-        on_unparseable,
-        on_truncated,
-        prompt_opens_thinking,
-        readers,
-        tokenizer,
+        name=name_of(name) if log_as is None else log_as,
+        box_reward=box_reward,
+        box_format=declared_format,
+        on_unparseable=on_unparseable,
+        on_truncated=on_truncated,
+        prompt_opens_thinking=prompt_opens_thinking,
+        readers=readers,
+        tokenizer=tokenizer,
         schedules=schedules,
         text_reward=text_reward,
     )
 
 
 def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) -> Any:
-    """The reward on boxes, valid at both ends of every schedule.
+    """The reward on boxes that a name, path or object stands for, with the final values of scheduled parameters.
 
     Args:
         reward: a name, a path or an object, as :func:`get_reward` takes it.
-        params: of the reward, with the final values of scheduled ones.
-        schedules: of these.
+        params: the parameters of the reward, scheduled ones with their final values.
+        schedules: the schedules of the scheduled parameters.
+
+    Raises:
+        ValueError: it is no reward on boxes, or a parameter is not legal, at the end or at the start of its schedule.
     """
     box_reward = make_box_reward(reward, params)
     if isinstance(box_reward, GroundingReward):
-        # A path such as grounding_rewards.rewards.R4 stands for the boxes' part where that is all of it.
+        # A path such as grounding_rewards.rewards.R4 leads to a reward on text, whose part on boxes is taken. An object
+        # that was handed over, or one that is more than that part, would lose something.
         if box_reward is reward or box_reward.text_reward or box_reward.schedules:
             raise ValueError(
                 f"Expected a reward on boxes for `reward`, got {box_reward.name}, which reads texts already. Use it as "
@@ -492,7 +507,7 @@ def _box_reward(reward: Any, params: Mapping[str, Any], schedules: Schedules) ->
             f"Expected an object with `score(pred, gt)` for reward {name_of(reward)!r}, got {box_reward!r}. "
             "Give its class that method, of these two arguments, or subclass BoxReward."
         )
-    # Validate the start values too; values in between are then valid.
+    # Only to have the start values checked too; values in between are then legal.
     with_values(box_reward, {parameter: schedule.start for parameter, schedule in schedules})
     return box_reward
 
@@ -546,7 +561,10 @@ def score_columns(
 def score_batches(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
 ) -> list[scoring.Scored]:
-    """Score one batch by several rewards, a batch for each, with every text read once.
+    """Score one batch by several rewards, reading every text once; returns the scored batch of each reward, in order.
+
+    Raises:
+        ValueError: as :func:`check_alike`, or as calling a reward.
 
     Example:
         >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
@@ -555,13 +573,15 @@ def score_batches(
         [[0.2], [0.2]]
     """
     check_alike(rewards)
-    # They read alike, so that one of them reads, and watches what was read, for all.
+    # As all read texts in the same way, the first one reads for all.
     first_reward = rewards[0]
     batch = first_reward._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
     scored_batches = []
     for reward in rewards:
+        # The first reward has refused formats without labels for itself alone.
         reward._refuse_lost_labels(batch.formats)
         scored_batches.append(scoring.score_batch(batch, reward))
+    # The warnings about what was read, once for all.
     first_reward._notice_wrong_reading(scored_batches[0])
     return scored_batches
 

@@ -64,6 +64,7 @@ class Batch:
 
 def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], sizes: NDArray[np.float64]) -> BoxBatch:
     """The boxes of all texts, in pixels of their images, whose `sizes` are as in a :class:`Batch`."""
+    # A box has a label each, which may be None, and four coordinates.
     counts = np.array([len(raw.labels) for raw in raws], dtype=np.int64)
     coords = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * counts.sum())
     frame = frame_of_boxes(formats, sizes, counts)
@@ -88,17 +89,18 @@ class Scored(Batch):
         return self.outcomes.reward
 
     def explanations(self) -> list[Explanation]:
-        """An explanation of each completion; indices are of the boxes that were read."""
+        """An explanation of each completion; indices of predictions are those of its complete boxes, as `parsed`."""
         explanations = self.outcomes.explanations(self.reasons(), self.parsed(), self.readers)
         for k, (raw, explanation) in enumerate(zip(self.raws, explanations, strict=True)):
             if raw.broken:
-                # In the outcomes each broken box stands behind its `place` complete ones and the broken ones before it.
-                # An index of the boxes that were read is smaller by the broken ones in front of it.
+                # The outcomes count broken boxes among the others: each stands behind `place` complete boxes and the
+                # broken ones before it. So the index of a complete box there is larger than among the complete ones,
+                # by the number of broken boxes in front of it.
                 broken_indices = [box.place + earlier for earlier, box in enumerate(raw.broken)]
                 explanations[k] = replace(
                     explanation,
-                    matches=tuple((i - bisect(broken_indices, i), j) for i, j in explanation.matches),
-                    ignored=tuple(i - bisect(broken_indices, i) for i in explanation.ignored),
+                    matches=tuple((pred - bisect(broken_indices, pred), gt) for pred, gt in explanation.matches),
+                    ignored=tuple(pred - bisect(broken_indices, pred) for pred in explanation.ignored),
                 )
         return explanations
 
@@ -117,48 +119,47 @@ class Scored(Batch):
         return list(map(_reason, self.raws, *(column.tolist() for column in numbers)))
 
 
-def _reason(raw: RawBoxes, read: int, scored: int, m: int, tp: int, ignored: int, mean_iou: float) -> str:
+def _reason(raw: RawBoxes, complete: int, scored: int, findings: int, hits: int, ignored: int, mean_iou: float) -> str:
     """One line for a person: why a completion earned what it did.
 
     Args:
         raw: how the completion was read.
-        read: number of complete boxes in it.
+        complete: number of complete boxes in it.
         scored: number of boxes that count: complete ones without ignored ones, and broken ones.
-        m: number of findings.
-        tp: number of findings that are found.
+        findings: number of findings.
+        hits: number of findings that are found.
         ignored: number of complete boxes that an ignore region excuses.
         mean_iou: of the boxes that find something.
     """
-    # Complete boxes that count.
-    n = read - ignored
-    broken = scored - n
-    if read == 0 and raw.status != "empty":
+    counted_boxes = complete - ignored
+    broken = scored - counted_boxes
+    if complete == 0 and raw.status != "empty":
         rejected = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
         return f"{raw.status}: {rejected or 'no complete box and no no-finding statement'}"
-    but_ignored = f", {ignored} {_box_noun(ignored)} ignored" if ignored else ""
-    if m == 0:
-        if n or broken:
-            false_boxes = f"{n} {_box_noun(n)}" if n else f"{broken} broken {_box_noun(broken)}"
+    but_ignored = f", {_boxes(ignored)} ignored" if ignored else ""
+    if findings == 0:
+        if counted_boxes or broken:
+            false_boxes = _boxes(counted_boxes) if counted_boxes else _boxes(broken, "broken ")
             return f"{false_boxes} where there is nothing to find{but_ignored}"
         if ignored:
             return ("nothing to find" if raw.status == "boxes" else raw.status) + but_ignored
         return "nothing to find, and says so"
-    if read == 0:
-        return f"says there is nothing, misses {m}"
-    reason = f"{tp} of {m} found"
-    if n > tp:
-        reason += f", {n - tp} false {_box_noun(n - tp)}"
+    if complete == 0:
+        return f"says there is nothing, misses {findings}"
+    reason = f"{hits} of {findings} found"
+    if counted_boxes > hits:
+        reason += f", {_boxes(counted_boxes - hits, 'false ')}"
     if broken:
-        reason += f", {broken} broken {_box_noun(broken)}"
+        reason += f", {_boxes(broken, 'broken ')}"
     reason += but_ignored
-    if tp:
+    if hits:
         reason += f", mean IoU {mean_iou:.2f}"
     return reason
 
 
-def _box_noun(count: int) -> str:
-    """The noun behind this number of boxes."""
-    return "box" if count == 1 else "boxes"
+def _boxes(count: int, kind: str = "") -> str:
+    """This number of boxes of this kind in words, such as "2 false boxes"."""
+    return f"{count} {kind}{'box' if count == 1 else 'boxes'}"
 
 
 _LABEL_OF, _SCORE_OF = attrgetter("label"), attrgetter("score")
@@ -173,20 +174,18 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
     """
     box_reward, raws = reward.box_reward, batch.raws
     pred, gt, ignore = _with_broken_boxes(raws, batch.pred), batch.references.boxes, batch.ignore
-    # Most texts state no confidences: then there is no array of them.
-    scores = None
     stated_scores = list(chain.from_iterable(with_broken(raw.scores, raw.broken, _SCORE_OF) for raw in raws))
-    if not {None}.issuperset(stated_scores):
-        # None becomes NaN.
-        scores = np.array(stated_scores, dtype=np.float64)
+    # None, which becomes NaN, is a box without a confidence. Most texts state none: then there is no array of them.
+    scores = None if {None}.issuperset(stated_scores) else np.array(stated_scores, dtype=np.float64)
     labels = None
     if reward.compares_labels:
         pred_labels = chain.from_iterable(with_broken(raw.labels, raw.broken, _LABEL_OF) for raw in raws)
         labels = box_reward.label_codes(pred_labels, batch.references.labels)
     earns_bonus = [_earns_bonus(raw, reward.on_unparseable) for raw in raws]
+    # Where rows have several readers, an entry for each reader is scored, with the predictions of its row; of each
+    # entry this is the index of its row.
     rows = batch.references.rows
     if rows is not None:
-        # Several readers: an entry for each, with the predictions of its row.
         box_positions = positions(pred.counts, rows)
         pred, earns_bonus = pred.take(rows), [earns_bonus[row] for row in rows.tolist()]
         scores = None if scores is None else scores[box_positions]
@@ -201,20 +200,21 @@ def score_batch(batch: Batch, reward: Any) -> Scored:
         ignore = None if ignore is None else _normalised(ignore, sides)
     outcomes = score_boxes(box_reward, pred, scored_gt, scores, ignore=ignore, labels=labels)
     if not all(earns_bonus):
-        # On an image without findings the other texts earn nothing.
+        # On an image without findings texts that do not earn the bonus earn nothing.
         outcomes = replace(outcomes, reward=np.where((outcomes.m > 0) | earns_bonus, outcomes.reward, 0.0))
     readers: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
         # Back to one entry for each row, that of the reader by whom it is best.
-        best = _first_best(outcomes.reward, rows)
-        earned = outcomes.reward[best]
+        best_entries = _first_best(outcomes.reward, rows)
+        earned = outcomes.reward[best_entries]
         if reward.readers == "mean":
-            # Rounding must not lift the mean above the best.
+            # The mean over the entries of each row; rounding must not lift it above the best.
             earned = np.minimum(np.bincount(rows, weights=outcomes.reward) / np.bincount(rows), earned)
-        outcomes = replace(outcomes.take(best), reward=earned)
-        gt = gt.take(best)
-        readers = [batch.references.readers[entry] for entry in best]
+        outcomes = replace(outcomes.take(best_entries), reward=earned)
+        gt = gt.take(best_entries)
+        readers = [batch.references.readers[entry] for entry in best_entries]
     if reward.text_reward is not None:
+        # A control judges the texts: of the boxes only the matches are kept, for the log.
         outcomes = replace(outcomes, reward=np.array(reward.text_reward(batch), dtype=np.float64))
     return Scored(**vars(batch), outcomes=outcomes, gt=gt, readers=readers)
 
@@ -239,6 +239,7 @@ def _image_sides(batch: Batch, box_reward: Any) -> NDArray[np.float64]:
     sides = batch.sizes[:, :2]
     has_size = positive_sizes(sides).all(axis=1)
     if not has_size.all():
+        # `argmin` gives the first image without.
         raise ValueError(
             f"Expected the sizes of all images for {type(box_reward).__name__}, which takes normalised boxes, got "
             f"none for image {int(has_size.argmin())}. Add the columns `width` and `height`."
@@ -252,7 +253,7 @@ def _normalised(boxes: BoxBatch, sides: NDArray[np.float64]) -> BoxBatch:
 
 
 def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
-    """Add an invalid box for each broken one beside complete boxes, where it stood.
+    """The predicted boxes, with an invalid one, of NaN, in the place of each broken one beside complete boxes.
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
     """
@@ -285,9 +286,9 @@ def score_boxes(
     # with it, and the ignored boxes, which are taken out first.
     outcomes = MeanIoUReward().match_and_score(pred, gt, ignore=ignore)
     values = []
-    for p, g, ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True):
-        # `ignored` is as long as the longest completion.
-        values.append(box_reward.score(p[~ignored[: len(p)]], g))
+    for pred_boxes, gt_boxes, is_ignored in zip(pred.split(), gt.split(), outcomes.ignored, strict=True):
+        # `is_ignored` is as long as the longest completion.
+        values.append(box_reward.score(pred_boxes[~is_ignored[: len(pred_boxes)]], gt_boxes))
     try:
         rewards = [float(value) for value in values]
     except (OverflowError, TypeError, ValueError):
@@ -312,8 +313,9 @@ def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[
         >>> _first_best(np.array([0.2, 0.5, 0.5, 0.0]), np.array([0, 0, 0, 1]))
         array([1, 3])
     """
-    # lexsort is stable: among equals the first stays in front
+    # By row, and within a row by falling reward. lexsort is stable: among equals the first stays in front.
     order = np.lexsort((-reward, rows))
+    # Where a new row begins.
     return order[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
@@ -337,10 +339,11 @@ METRIC_KEYS: tuple[str, ...] = (*LOGGED_VALUES, "hallucination_rate")
 
 
 def metrics_of(batch: Scored) -> dict[str, float]:
-    """The value of each of :data:`METRIC_KEYS` in a batch; a mean is 0 where there are no completions."""
+    """The mean of each of :data:`METRIC_KEYS` over the completions of a batch; 0 where there are no completions."""
     n = max(len(batch.raws), 1)
     sums = {key: float(values_of(batch).sum()) for key, values_of in LOGGED_VALUES.items()}
     metrics = {key: total / n for key, total in sums.items()}
+    # Not over all completions, but over those on images without findings.
     metrics["hallucination_rate"] = sums["hallucinated"] / sums["negatives"] if sums["negatives"] else math.nan
     return metrics
 
@@ -389,7 +392,7 @@ def logged_rows(batch: Scored, texts: Sequence[str], scheduled: Mapping[str, flo
     columns, n = batch.columns, len(texts)
     image_columns = {name: column_of(columns, name, n) for name in _IMAGE_COLUMNS}
     if image_columns["width"] is None:
-        # The sizes that were read of the images themselves.
+        # Without the column the sizes are those of the images themselves.
         for side, sizes in zip(SIZE_COLUMNS, batch.sizes.T.tolist(), strict=True):
             image_columns[side] = [None if math.isnan(size) else size for size in sizes]
     rows = []
