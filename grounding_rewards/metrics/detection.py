@@ -57,7 +57,7 @@ from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.box_reward import Outcomes
 
-# Numerators and denominators, (images,) each.
+# A numerator and a denominator of each image, (images,) each.
 Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all images, one image after the other, are in the group.
 BoxGroups = dict[str, Mask]
@@ -112,7 +112,7 @@ class MatchedImages:
     _outcomes_by_reward: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Make the images a batch, and refuse a label where none is compared."""
+        """Make the images a batch, and refuse a label that is blank or where labels are not compared."""
         object.__setattr__(self, "images", PredictionBatch.of(self.images))
         if self.label is not None and not label_name(self.label, self.label_matching):
             raise ValueError(
@@ -121,7 +121,7 @@ class MatchedImages:
             )
 
     def counts(self, iou_threshold: float) -> BoxCounts:
-        """The numbers of boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
+        """The numbers of boxes of each image; `iou_threshold` is in (0, 1], and a pair is right from it on."""
         outcomes = self._outcomes(iou_threshold)
         countable_preds, countable_gts = self._countable(outcomes)
         masks = (countable_preds, countable_gts, countable_preds & outcomes.hit)
@@ -182,24 +182,26 @@ class MatchedImages:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Numbers of boxes in the right place at IoU 0.5, of each image: with the finding's label, and with any label.
+        """Of each image how many boxes in the right place at IoU 0.5 have the finding's label, and how many have any.
 
-        Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
+        Boxes are matched whatever their labels: else all that are right would have the finding's label.
         """
         outcomes = replace(self, label_matching="ignore", label=None)._outcomes(0.5)
         countable_preds, _ = self._countable(outcomes)
-        image, i = np.nonzero(countable_preds & outcomes.hit)
-        # The labels of the pairs, as codes that may agree; NaN for no label.
+        # For each right box its image, its place among the image's boxes, and the place of its reference box.
+        image, pred_place = np.nonzero(countable_preds & outcomes.hit)
+        gt_place = outcomes.matched[image, pred_place]
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
         images = len(self.images)
-        pred_codes = pad(codes.pred, self.batch.pred.counts, np.arange(images))[image, i]
-        gt_codes = pad(codes.gt, self.batch.gt.counts, np.arange(images))[image, outcomes.matched[image, i]]
-        # References without labels have a name that no answer could know.
-        has_labels = any(label != UNNAMED for image in self.images for label in image.gt_labels)
-        labelled = has_labels & ~np.isnan(pred_codes) & ~np.isnan(gt_codes)
-        agreeing = labelled & codes.agree(pred_codes, gt_codes)
-        return np.bincount(image[agreeing], minlength=images), np.bincount(image[labelled], minlength=images)
+        # The labels of the two as codes, NaN for no label.
+        pred_codes = pad(codes.pred, self.batch.pred.counts, np.arange(images))[image, pred_place]
+        gt_codes = pad(codes.gt, self.batch.gt.counts, np.arange(images))[image, gt_place]
+        # Where the dataset names no finding, its boxes have a name that no answer could know: none is then labelled.
+        are_findings_named = any(label != UNNAMED for label in self.batch.gt_labels)
+        is_labelled = are_findings_named & ~np.isnan(pred_codes) & ~np.isnan(gt_codes)
+        is_agreeing = is_labelled & codes.agree(pred_codes, gt_codes)
+        return np.bincount(image[is_agreeing], minlength=images), np.bincount(image[is_labelled], minlength=images)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
         """Which reference boxes a box is right about, and which cells hold a countable one, ``(images, boxes)`` each.
@@ -220,7 +222,11 @@ class MatchedImages:
         return self._by_reference(pairs, pairs.iou)
 
     def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
-        """Put the values of predicted boxes, ``(images, n)``, to the reference boxes that they match.
+        """Give each reference box the value of the predicted box that matches it.
+
+        Args:
+            outcomes: the matches.
+            values: of the predicted boxes, ``(images, n)``.
 
         Returns:
             The value of each reference box, 0 without a match, and which cells hold a countable reference box,
@@ -228,13 +234,18 @@ class MatchedImages:
         """
         _, is_countable = self._countable(outcomes)
         gt_values = np.zeros(is_countable.shape)
-        image, i = np.nonzero(outcomes.hit)
-        gt_values[image, outcomes.matched[image, i]] = values[image, i]
+        image, pred_place = np.nonzero(outcomes.hit)
+        gt_place = outcomes.matched[image, pred_place]
+        gt_values[image, gt_place] = values[image, pred_place]
+        # A reference box of another label or size has a match too, which does not count.
         return np.where(is_countable, gt_values, 0.0), is_countable
 
     @cached_property
     def panoptic_quality(self) -> Sums:
-        """The sum of the IoUs above a half of each image, and half the number of its boxes, TP + FP / 2 + FN / 2."""
+        """Of each image the sum of the IoUs of its right boxes, all above a half, and half the number of its boxes.
+
+        Half of all predicted and reference boxes is TP + FP / 2 + FN / 2, as a right box is among both.
+        """
         outcomes = self._outcomes(_ABOVE_HALF)
         countable_preds, countable_gts = self._countable(outcomes)
         ious = np.where(countable_preds & outcomes.hit, outcomes.iou, 0.0).sum(axis=1)
@@ -249,16 +260,18 @@ class MatchedImages:
         outcomes = self._outcomes(iou_threshold)
         countable_preds, _ = self._countable(outcomes)
         for image, partners, counts in zip(self.images, outcomes.matched, countable_preds, strict=True):
-            # Broken boxes stand among the others in the arrays, which are filled up to the most boxes of an image.
+            # In the arrays broken boxes stand in their places among the others: False is put there.
             is_complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
+            # After these n boxes the rows are filled up, to the most boxes of an image.
             n = len(is_complete)
             yield image, partners[:n][is_complete], counts[:n][is_complete]
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
-        """IoU of the highest-scoring box of each image that has one reference box; and 1 for these images, else 0.
+        """The IoU of the answer to each image that has one reference box, as in phrase grounding.
 
-        The IoU is 0 if the answer has no box. Among equal confidences, and without confidences, it is the first box.
+        That is the IoU of the highest-scoring box, of the first one among equal confidences and without any, and 0 if
+        the answer has no box. The second array is 1 for these images, and 0 for all others.
         """
         ious, is_phrase = np.zeros(len(self.images)), self.batch.gt.counts == 1
         answered_phrases = [k for k in np.flatnonzero(is_phrase).tolist() if len(self.images[k].pred)]
@@ -266,6 +279,7 @@ class MatchedImages:
             top_boxes = []
             for k in answered_phrases:
                 image = self.images[k]
+                # A box without a confidence comes last; argmax takes the first of equal ones.
                 top = np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax()
                 top_boxes.append(image.pred[[top]])
             # All pairs in one call, which takes half the time of one call for each image.
@@ -286,7 +300,7 @@ class MatchedImages:
     def _outcomes(self, iou_threshold: float, matching: str = "most_hits") -> Outcomes:
         """The outcomes of all boxes at a threshold, by the matcher of this name; matched once, then kept.
 
-        By default there are as many right boxes as there can be.
+        The default matcher makes as many boxes right as there can be.
         """
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._outcomes_by_reward:
@@ -307,6 +321,7 @@ class MatchedImages:
         countable_preds = (np.arange(pred_counts.max(initial=0)) < pred_counts) & ~outcomes.ignored
         countable_gts = np.arange(gt_counts.max(initial=0)) < gt_counts
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
+            # Boxes have codes, indices of the labels as they are written: those of one name are the label's.
             name = label_name(self.label, self.label_matching)
             names = [label_name(text, self.label_matching) for text in outcomes.label_texts]
             codes = [code for code, code_name in enumerate(names) if code_name == name]
@@ -316,13 +331,17 @@ class MatchedImages:
             pred_in_range = self._in_range(self.size, self.batch.pred)
             gt_in_range = self._in_range(self.size, self.batch.gt)
             countable_gts &= gt_in_range
-            # A right box counts under the size of its reference box. An index of -1 takes what is added at the end.
+            # A right box counts under the size of its reference box. A box without one has the index -1, which takes
+            # the column that is added at the end.
             partner_in_range = np.take_along_axis(np.pad(gt_in_range, ((0, 0), (0, 1))), outcomes.matched, axis=1)
             countable_preds &= np.where(outcomes.hit, partner_in_range, pred_in_range)
         return countable_preds, countable_gts
 
     def _in_range(self, size: tuple[float, float], boxes: BoxBatch) -> Mask:
-        """Which boxes take a part of their image's area in this range, ``(images, most boxes of one)``."""
+        """Which boxes take a part of their image's area in this range, ``(images, most boxes of one)``.
+
+        False in the cells that fill a row up.
+        """
         parts = box_area(boxes.flat) / np.repeat(self.batch.sizes.prod(axis=1), boxes.counts)
         in_range = (size[0] <= parts) & (parts < size[1])
         # As numbers, because `pad` fills rows up with NaN.
@@ -529,7 +548,8 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
     """
     images = len(matched.images)
     image_of_box = np.repeat(np.arange(images), matched.batch.gt.counts)
-    # By key the value of each reference box in a row for each image, and which cells of these rows hold a box.
+    # By key the values of reference boxes in a row for each image, and which cells of these rows hold a box: with them
+    # the values are taken in the order of all boxes, in which `members` are.
     by_metric = {"mean_iou": matched.best_ious, "recall_50": matched.found(0.5), "recall_75": matched.found(0.75)}
     sums = {}
     for name, members in groups.items():
@@ -549,10 +569,10 @@ def segmentation_areas(images: Sequence[Prediction]) -> Array:
         array([[ 50.,   0.,  50., 100.]])
     """
     batch, areas = PredictionBatch.of(images), np.zeros((len(images), 4))
-    # Broken boxes, which the predicted ones of the batch have among them, cover nothing.
+    # `batch.pred` would have broken boxes too, which cover nothing.
     kinds = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
     counts = np.column_stack([boxes.counts for boxes in kinds])
-    # The edges of so many boxes and of the image cut it into so many cells at most.
+    # Two edges of each box and two of the image cut it into so many columns and rows of cells.
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
         pred, gt, ignore = (boxes.take(rows).flat.reshape(len(rows), -1, 4) for boxes in kinds)
         areas[rows] = _areas(pred, gt, ignore, batch.sizes[rows])
@@ -618,15 +638,26 @@ def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
     n, m = pred.shape[1], gt.shape[1]
     in_pred, in_gt = _covered(boxes[:, :n], xs, ys), _covered(boxes[:, n : n + m], xs, ys)
     in_ignore = _covered(boxes[:, n + m : -1], xs, ys)
+    # In an ignored region what is outside the reference foreground does not count.
     is_measured = in_gt | ~in_ignore
     masks = (in_pred & in_gt, in_pred & ~in_gt & is_measured, ~in_pred & in_gt, ~in_pred & ~in_gt & is_measured)
     return np.stack([(cells * mask).sum(axis=(1, 2)) for mask in masks], axis=1)
 
 
 def _covered(boxes: Array, xs: Array, ys: Array) -> NDArray[np.bool_]:
-    """Which cells between neighbouring edges, ``(b, ys - 1, xs - 1)``, lie in a box, which begins and ends at edges."""
+    """Which cells of each image lie in a box.
+
+    Args:
+        boxes: ``(b, k, 4)`` of b images, with corners at edges.
+        xs: ``(b, columns + 1)`` the edges in rising order; neighbouring ones bound a column of cells.
+        ys: ``(b, rows + 1)`` those that bound rows.
+
+    Returns:
+        ``(b, rows, columns)``.
+    """
     x1, y1, x2, y2 = np.moveaxis(boxes, -1, 0)[..., None]
+    # Which columns and which rows each box spans, ``(b, k, columns)`` and ``(b, k, rows)``.
     columns = (x1 <= xs[:, None, :-1]) & (xs[:, None, 1:] <= x2)
     rows = (y1 <= ys[:, None, :-1]) & (ys[:, None, 1:] <= y2)
-    # Counted in float32, which matrix products are fast in.
+    # The product counts the boxes that span both; in float32, which matrix products are fast in.
     return np.swapaxes(rows, 1, 2).astype(np.float32) @ columns.astype(np.float32) > 0
