@@ -99,7 +99,10 @@ class Prediction:
     sampled_boxes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Bring boxes, labels, confidences and texts into one form; refuse labels that are not one for each box."""
+        """Bring boxes, labels, confidences and texts into one form; refuse labels that are not one for each box.
+
+        Boxes without labels get None for each, boxes without confidences NaN; texts become ones that files can hold.
+        """
         fields: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
         for name in _TEXTS:
             fields[name] = _storable(getattr(self, name))
@@ -131,26 +134,25 @@ class Prediction:
             >>> image.as_json()["pred_scores"], Prediction.of_json(image.as_json()).pred.tolist()
             ([None], [[0.0, 0.0, 5.0, 5.0]])
         """
-        scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
-        return {
-            **{name: getattr(self, name) for name in self.__slots__},
-            **{name: getattr(self, name).tolist() for name in _BOXES},
-            "pred_scores": scores,
-        }
+        content = {name: getattr(self, name) for name in self.__slots__}
+        # JSON has neither arrays nor NaN.
+        content |= {name: content[name].tolist() for name in _BOXES}
+        content["pred_scores"] = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
+        return content
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Prediction:
         """The image that :meth:`as_json` wrote; keys that are no field of it are passed over."""
         fields = {key: values[key] for key in cls.__slots__ if key in values}
         fields["pred_scores"] = [math.nan if score is None else score for score in fields.get("pred_scores", ())]
-        # JSON has lists where the fields are tuples; the other fields come into form by themselves.
+        # JSON has lists where these fields are tuples; the others are brought into form by `__post_init__`.
         for name in ("asked", "sampled_rewards", "sampled_read", "sampled_boxes"):
             fields[name] = tuple(fields.get(name, ()))
         return cls(**fields)
 
 
 def with_broken_boxes(image: Prediction) -> Prediction:
-    """The image with an invalid box in the place of each broken one, as in the rewards.
+    """The image with an invalid box, NaN, in the place of each broken one: it counts as false, as in the rewards.
 
     Example:
         >>> image = Prediction("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
@@ -159,7 +161,7 @@ def with_broken_boxes(image: Prediction) -> Prediction:
     """
     if not image.broken:
         return image
-    # A place counts the complete boxes before it, as `np.insert` takes it.
+    # A place is the number of complete boxes before a broken one, and `np.insert` takes it as that.
     places = [box.place for box in image.broken]
     labels = with_broken(image.pred_labels, image.broken, attrgetter("label"))
     scores = with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score"))

@@ -38,8 +38,8 @@ def read_predictions(
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
             `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`, and the prompt, see
             :func:`question_of`.
-        texts: for each row its answers: the one that is judged, then sampled ones, of which only the
-            reward is kept, whether they can be read, and how many boxes they have.
+        texts: for each row its answers: first the one that is judged, then sampled ones. Of these only the reward is
+            kept, whether they can be read, and how many boxes they have.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
 
     Raises:
@@ -58,11 +58,12 @@ def read_predictions(
     images = reference_images(rows)
     columns = row_columns(rows)
     rewards = [reward, *rewards_beside(reward)]
-    # Every text is read once for all of them.
+    # One batch of scores for each reward; every text is read once for all of them.
     batches = score_batches(rewards, [answers[0] for answers in texts], **columns)
     values = {scored_by.name: batch.reward.tolist() for scored_by, batch in zip(rewards, batches, strict=True)}
     samples = _sampled_answers(columns, [answers[1:] for answers in texts], reward)
     predictions = []
+    # The first batch is that of `reward`, whose reasons are kept.
     for k, (image, parsed, reason) in enumerate(zip(images, batches[0].parsed(), batches[0].reasons(), strict=True)):
         prediction = replace(
             image,
@@ -97,10 +98,11 @@ def rewards_beside(reward: GroundingReward) -> list[GroundingReward]:
 def _sampled_answers(
     columns: Mapping[str, Sequence[Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
 ) -> list[list[Explanation]]:
-    """The sampled answers of each row as the reward scores them, all in one batch."""
+    """The sampled answers of each row, `texts`, as the reward scores them: all in one batch, then row by row again."""
     row_of_text = [k for k, row_texts in enumerate(texts) for _ in row_texts]
     samples: list[list[Explanation]] = [[] for _ in texts]
     if row_of_text:
+        # The columns with the values of a row for each of its texts.
         text_columns = {name: [column[k] for k in row_of_text] for name, column in columns.items()}
         scored = reward.details(list(chain.from_iterable(texts)), **text_columns)
         for k, sample in zip(row_of_text, scored, strict=True):
@@ -126,6 +128,7 @@ def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[Prediction]:
     questions = [question_of(row) for row in rows]
     asked = asked_labels(questions, stated_labels(rows))
     images = [_reference(row, f"image {k}", questions[k], asked[k]) for k, row in enumerate(rows)]
+    # The most frequent name; without images no name is there twice.
     name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
     if times > 1:
         raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
@@ -177,32 +180,36 @@ def named_labels(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def asked_labels(questions: Iterable[str | None], labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """The labels that each question names, in upper or lower case, in the order of the alphabet.
+    """The labels that each question names, whatever their case, in the order of the alphabet.
 
     Args:
-        questions: of :func:`question_of`; None asks for nothing by name.
+        questions: of :func:`question_of`, in lower case; None asks for nothing by name.
         labels: all that may be asked for.
 
     Example:
         >>> asked_labels(["find each nodule.", "find any mass, nodule.", None], ["mass", "nodule", ""])
         [('nodule',), ('mass', 'nodule'), ()]
     """
-    # A label of blanks would be in every question.
-    legal = sorted(label for label in map(str, labels) if label.strip())
+    # A blank label would be found in every question.
+    named = sorted(label for label in map(str, labels) if label.strip())
 
     @cache
     def labels_in(words: str) -> tuple[str, ...]:
         """The labels that these words name."""
-        return tuple(label for label in legal if label.casefold() in words)
+        return tuple(label for label in named if label.casefold() in words)
 
     return [labels_in(question or "") for question in questions]
 
 
 def question_of(row: Mapping[str, Any]) -> str | None:
-    """The words of a row's prompt in lower case, without marks and the model's answers; None if there are no words.
+    """The words of a row's prompt in lower case, without tags such as `<image>` and without the model's answers.
 
     Args:
-        row: with `asked`, `prompt`, `messages` or `input`: a text, or messages as chats have them.
+        row: with `asked`, `prompt`, `messages`, `input`, `problem` or `question`, of which the first that has words is
+            taken: a text, or messages as chats have them.
+
+    Returns:
+        The words with one space between them; None if there are none.
 
     Example:
         >>> question_of({"messages": [{"role": "user", "content": "<image>Where is the  Heart?"}]})
@@ -218,11 +225,11 @@ def question_of(row: Mapping[str, Any]) -> str | None:
 
 
 def _words(content: Any) -> str:
-    """The text of a prompt, which may be a text, messages, or a message's parts; empty for anything else."""
+    """The text of a prompt: a text as it is, or the texts in messages, or in the parts of one; empty for others."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):
-        # A message or a part of one; the model's answer is no part of the question.
+        # A message has `content`, a part of one `text`; the model's answer is no part of the question.
         is_answer = content.get("role") == "assistant"
         return "" if is_answer else _words(content.get("content") or content.get("text"))
     # A table read from parquet has arrays of messages.
@@ -238,7 +245,7 @@ def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: t
     `name` is its id where the row states no id; `question` and `asked` are the words of its prompt, and the labels that
     these name.
     """
-    image = row.get("image_path")
+    path = row.get("image_path")
     return Prediction(
         id=image_id(row, name),
         width=float(row["width"]),
@@ -247,7 +254,7 @@ def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: t
         gt_labels=named_labels(row),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=patient_of(row),
-        image=None if image is None else str(image),
+        image=None if path is None else str(path),
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
         asked=asked,
@@ -259,7 +266,8 @@ def _reference(row: Mapping[str, Any], name: str, question: str | None, asked: t
 def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns that rewards can read, by name, a value for each row.
 
-    They are those in which every row has a value, and `OPTIONAL_BOX_COLUMNS`, with None for a row without a value.
+    They are those in which every row has a value, and `OPTIONAL_BOX_COLUMNS`, with None for a row without a value; less
+    those that play no part in scoring, such as prompts and images.
     """
     columns = {}
     for name in dict.fromkeys(chain.from_iterable(rows)):
@@ -271,7 +279,7 @@ def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def reading_notes(images: Sequence[Prediction]) -> list[str]:
-    """A sentence if more than one answer in ten has neither a box nor a statement that there is none; else nothing.
+    """A note if more than one answer in ten has neither a box nor a statement that there is none; else no note.
 
     Example:
         >>> print(*reading_notes([Prediction("a", 9, 9, text="?", status="unparseable")]))
