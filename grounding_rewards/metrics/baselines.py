@@ -74,8 +74,8 @@ def baseline_systems(
 
     Args:
         rows: the images, see :func:`grounding_rewards.metrics.read_predictions.read_predictions`.
-        training: the images that the constant box is fitted on; without them it is fitted on those of other patients
-            among these images, and its name says so. Of no images there is no constant box.
+        training: the images that the constant box is fitted on; None fits it on those of other patients among these
+            images, and its name says so. Without a box to fit it to there is no constant box.
         reward: what the evaluation is about.
 
     Returns:
@@ -99,13 +99,17 @@ def baseline_systems(
     if constant:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     rewards = [reward, *rewards_beside(reward)]
-    return {name: _with_boxes(images, boxes, rewards) for name, boxes in answers.items()}
+    return {name: _with_boxes(images, system_answers, rewards) for name, system_answers in answers.items()}
 
 
 def _another_reader(images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]]) -> list[BoxAnswer]:
-    """The answer to each image of a reader other than the one whose boxes are its reference, the readers in turn.
+    """For each image the boxes of another reader than the one whose boxes are its reference, the readers in turn.
 
-    No answers at all where an image has no other reader. `rows` are those of the images.
+    No answers at all where an image has no other reader: the answers of a system are to all images.
+
+    Args:
+        images: with their references.
+        rows: those of the images, which may have `reader_boxes` and `reader_labels`, one list for each reader.
     """
     answers = []
     for number, (image, row) in enumerate(zip(images, rows, strict=True)):
@@ -127,8 +131,8 @@ def _another_reader(images: Sequence[Prediction], rows: Sequence[Mapping[str, An
 def _with_boxes(
     images: PredictionBatch, answers: Sequence[BoxAnswer], rewards: Sequence[GroundingReward]
 ) -> list[Prediction]:
-    """The images with these answers, scored by each reward; the first is the one that the evaluation is about."""
-    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
+    """The images with these answers, scored by each reward, of which the first is what the evaluation is about."""
+    boxes, labels = [answer[0] for answer in answers], [answer[1] for answer in answers]
     gt, gt_labels = [image.gt for image in images], [image.gt_labels for image in images]
     ignore = [image.ignore for image in images]
     scores = {}
@@ -143,7 +147,6 @@ def _with_boxes(
             image,
             pred=boxes[k],
             pred_labels=tuple(labels[k]),
-            pred_scores=np.full(len(boxes[k]), np.nan),
             status="boxes" if len(boxes[k]) else "empty",
             rewards={name: values[k] for name, values in scores.items()},
             # One sample says all: however often such a rule is asked, it answers the same.
@@ -158,8 +161,9 @@ def _with_boxes(
 def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     """The best box, or boxes, for an answer that never looks: what reaches the highest mean IoU on the rows.
 
-    It is one of three: the median box of every label that at least half of the images carry, else of the most frequent
-    label; the median of all boxes; and one box that is fitted to all. The last two have the most frequent label.
+    Three answers are tried: the median box of every label that at least half of the images carry, else of the most
+    frequent label; the median of all boxes; and one box that is fitted to all. The latter two get the most frequent
+    label.
 
     Args:
         rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
@@ -172,21 +176,21 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
         >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
         {'right lung': array([0. , 0. , 0.4, 0.5])}
     """
-    boxes: list[Array] = []
+    boxes_of_rows: list[Array] = []
     by_label: dict[str, list[Array]] = defaultdict(list)
     images_with_label: Counter[str] = Counter()
     for row in rows:
         size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
         row_boxes = as_box_array(row["boxes"]) / size
-        boxes.append(row_boxes)
+        boxes_of_rows.append(row_boxes)
         for box, label in zip(row_boxes, row["labels"], strict=True):
             by_label[label].append(box)
         images_with_label.update(set(row["labels"]))
     if not by_label:
         return {}
-    gt = BoxBatch.of(boxes, "boxes")
+    gt = BoxBatch.of(boxes_of_rows, "boxes")
     main_label = max(by_label, key=lambda label: images_with_label[label])
-    frequent_labels = [label for label in by_label if 2 * images_with_label[label] >= len(boxes)] or [main_label]
+    frequent_labels = [label for label in by_label if 2 * images_with_label[label] >= len(gt.counts)] or [main_label]
     medians = {label: np.median(label_boxes, axis=0) for label, label_boxes in by_label.items()}
     median_of_all = np.median(gt.flat, axis=0)
     candidates = [{label: medians[label] for label in frequent_labels}, {main_label: median_of_all}]
@@ -197,7 +201,12 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
 
 
 def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
-    """The mean IoU of an answer of these boxes to every image, whose reference boxes are `gt`; shares of the sides."""
+    """The mean IoU where every image gets these boxes as its answer.
+
+    Args:
+        boxes: ``(n, 4)`` as fractions of the image's sides.
+        gt: the reference boxes of the images, as fractions too.
+    """
     images = len(gt.counts)
     pred = BoxBatch(np.tile(boxes, (images, 1)), np.full(images, len(boxes)))
     pairs = _ANY_PAIR.match_and_score(pred, gt)
@@ -205,31 +214,36 @@ def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
 
 
 def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
-    """The box of about the largest mean IoU with reference boxes, found from the best of some boxes by small steps.
+    """The one box of about the largest mean IoU with the reference boxes, searched by small steps from some boxes.
 
     Args:
-        gt: the reference boxes of the training images.
+        gt: the reference boxes of the training images, as fractions of their sides.
         medians: boxes to begin from, beside some of the reference boxes.
     """
     counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
-    # The boxes of the first images that have any, and the first box of each image among them.
+    # The boxes of the first images that have any, and the index of each image's first box among them.
     boxes, first_boxes = gt.flat[: counts.sum()], np.cumsum(counts) - counts
 
     def matched_iou(candidates: Array) -> Array:
         """The sum over images of each candidate's best IoU, as one box can match only one, ``(candidates,)``."""
         return np.asarray(np.maximum.reduceat(pairwise_iou(candidates, boxes), first_boxes, axis=1).sum(axis=1))
 
+    # The medians and about `_STARTS` of the boxes, evenly spread.
     candidates = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
-    best = candidates[np.argsort(-matched_iou(candidates))[:_CLIMBS]]
+    starts = candidates[np.argsort(-matched_iou(candidates))[:_CLIMBS]]
     # A climb may get stuck at a box of the training images, which fits itself too well: several are tried.
-    fitted = [_climb(start, matched_iou) for start in best]
+    fitted = [_climb(start, matched_iou) for start in starts]
     return max(fitted, key=lambda box: float(matched_iou(box[None])[0]))
 
 
 def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
-    """The box that a climb from this box reaches: each step is the move that leads highest, until none leads higher.
+    """The box that is reached from this one by moves of an edge or of the whole box, each to the best box beside it.
 
-    `height` says how good boxes are, ``(n, 4)`` to ``(n,)``. Steps become smaller, from coarse to fine.
+    Where no move of a step makes the box better, the next, smaller step is tried, to the finest.
+
+    Args:
+        box: ``(4,)`` where the climb begins.
+        height: how good boxes are, from ``(n, 4)`` to ``(n,)``.
     """
     box_height = float(height(box[None])[0])
     for step in _STEPS:
@@ -264,28 +278,36 @@ def patient_folds(patients: Sequence[Any] | None, images: int) -> list[NDArray[n
 def _constant_answers(
     images: Sequence[Prediction], rows: Sequence[Mapping[str, Any]], training: Iterable[Mapping[str, Any]] | None
 ) -> list[BoxAnswer]:
-    """The constant answer to each image, fitted on training images or else on other patients.
+    """The constant answer to each image, fitted on training images or else on the images of other patients.
 
-    `rows` are those of the images. There are no answers at all where there is no box to fit one to.
+    An image is answered by the rows that ask for the same labels, and by all rows where none of them does or has a box.
+
+    Args:
+        images: that are answered.
+        rows: those of the images.
+        training: rows to fit on; None to fit on `rows`.
+
+    Returns:
+        One answer for each image; none at all where there is no box to fit one to.
     """
     fitting_rows = [{**row, "labels": named_labels(row)} for row in (rows if training is None else training)]
-    # Each fold is a pair: which images are answered, and which rows their answer is fitted on.
+    # A fold is which images are answered, and which of the fitting rows their answer is fitted on.
     if training is None:
-        asked = [image.asked for image in images]
+        asked_of_fitting_rows = [image.asked for image in images]
         folds = [(in_fold, ~in_fold) for in_fold in patient_folds(patients_of(images), len(images))]
     else:
-        asked = asked_labels(map(question_of, fitting_rows), stated_labels(rows))
+        # Of the labels that the images state, as those are looked for in the questions of the images too.
+        asked_of_fitting_rows = asked_labels(map(question_of, fitting_rows), stated_labels(rows))
         folds = [(np.ones(len(images), dtype=bool), np.ones(len(fitting_rows), dtype=bool))]
+    # Every image is in one fold, and gets its answer there.
     answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
     for is_answered, is_fitted in folds:
-        rows_of_fold: list[dict[str, Any]] = []
+        fold_rows = [row for row, is_member in zip(fitting_rows, is_fitted, strict=True) if is_member]
         rows_by_asked: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
         for k in np.flatnonzero(is_fitted).tolist():
-            rows_of_fold.append(fitting_rows[k])
-            rows_by_asked[asked[k]].append(fitting_rows[k])
-        # A question is answered by the images that are asked for the same labels, and by all where there are none.
+            rows_by_asked[asked_of_fitting_rows[k]].append(fitting_rows[k])
         boxes_by_asked = {labels: constant_boxes(members) for labels, members in rows_by_asked.items()}
-        boxes_of_all = constant_boxes(rows_of_fold)
+        boxes_of_all = constant_boxes(fold_rows)
         for k in np.flatnonzero(is_answered).tolist():
             boxes = boxes_by_asked.get(images[k].asked) or boxes_of_all
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
