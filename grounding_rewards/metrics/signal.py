@@ -98,14 +98,14 @@ class Groups:
     def of(
         cls, sizes: ArrayLike, rewards: ArrayLike, statuses: Sequence[str], counted: ArrayLike, findings: ArrayLike
     ) -> Groups:
-        """The groups from lists; statuses by name."""
+        """The groups from lists, which are those of the attributes but for `statuses`: words, such as `boxes`."""
         index_of = {status: k for k, status in enumerate(STATUSES)}
         return cls(
-            np.asarray(sizes, dtype=np.int64),
-            np.asarray(rewards, dtype=np.float64),
-            np.array([index_of[status] for status in statuses], dtype=np.int64),
-            np.asarray(counted, dtype=np.int64),
-            np.asarray(findings, dtype=np.int64),
+            sizes=np.asarray(sizes, dtype=np.int64),
+            rewards=np.asarray(rewards, dtype=np.float64),
+            statuses=np.array([index_of[status] for status in statuses], dtype=np.int64),
+            counted=np.asarray(counted, dtype=np.int64),
+            findings=np.asarray(findings, dtype=np.int64),
         )
 
     @cached_property
@@ -175,9 +175,9 @@ class Groups:
         return float((~self.has_spread).mean()) if len(self.sizes) else math.nan
 
     def metrics(self) -> dict[str, float]:
-        """Shares of all groups, and the mean effective group size, by :data:`SIGNAL_KEYS`; NaN without a group.
+        """The share of all groups that each cause has, by its name, and the mean `effective_group_size`.
 
-        The shares of the causes add up to :attr:`no_spread`.
+        All are NaN without a group. The shares of the causes add up to :attr:`no_spread`.
 
         Example:
             >>> groups = Groups.of([2, 2], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4)
@@ -189,8 +189,8 @@ class Groups:
         """
         g = len(self.sizes)
         if not g:
-            return dict.fromkeys(SIGNAL_KEYS, float("nan"))
-        # The code of a group with spread, -1, is counted at 0 and left out.
+            return dict.fromkeys(SIGNAL_KEYS, math.nan)
+        # Codes are counted one place up, so that -1, of a group with spread, comes first and is left out.
         counts = np.bincount(self.cause_codes + 1, minlength=len(_NAMES) + 1)[1:]
         metrics = {name: int(count) / g for name, count in zip(_NAMES, counts, strict=True)}
         metrics["effective_group_size"] = float(self.effective_sizes.mean())
@@ -283,6 +283,7 @@ class SignalReport:
     misreading: str = ""
 
     def __repr__(self) -> str:
+        # Shares of misread answers say nothing about the reward.
         if self.misreading:
             return self.recommendation
         share, low, high = map(percent, self.configured.no_spread)
@@ -294,12 +295,16 @@ class SignalReport:
 
     @property
     def best_of_k(self) -> str:
-        """The gain of the best answer over the mean, in a sentence; empty where there is nothing to find."""
+        """What the best of an image's answers reaches beside their mean, and what that means for RL, in a sentence.
+
+        Empty where there is nothing to find on any image.
+        """
         gain = self.best_of_k_gain
         if math.isnan(gain.value):
             return ""
         best = self.mean_iou + gain.value
         sentence = f"The best of {self.size} answers reaches {best:.2f} mean IoU, all of them {self.mean_iou:.2f}"
+        # Also where the interval has no low end, NaN.
         if not gain.low > 0:
             return f"{sentence}: RL has nothing to prefer. Raise temperature or num_generations."
         return f"{sentence}: RL can prefer what is {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] better."
@@ -316,14 +321,14 @@ class SignalReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
-        content: dict[str, Any] = as_json(self)
-        return content
+        return as_json(self)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the one table: a row for every reward."""
         rows = []
         for signal in self.all:
             share, low, high = map(percent, signal.no_spread)
+            # Those that occur, the most frequent first.
             causes = sorted((name for name in CAUSES if signal.causes[name]), key=lambda name: -signal.causes[name])
             row = [
                 signal.name,
@@ -349,9 +354,11 @@ class SignalReport:
 
 
 def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[GroundingReward]:
-    """Make the rewards to try on the same completions, the one that differs least from the configured one first.
+    """Make the rewards to try on the same completions, the ones that differ least from the configured one first.
 
-    All read texts as the configured one does, and keep its rules for labels, ignore regions and negatives.
+    They are the configured one with a lower threshold, and with pay for few false boxes on images without findings,
+    where it has these settings and that changes them; then those of `tried`. All read texts as the configured one does,
+    and keep its rules for labels, ignore regions and negatives.
 
     Args:
         reward: the configured one.
@@ -438,10 +445,10 @@ there are findings and boxes, and every answer earns 0.
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SpaceWarning)
         groups, iou = _score_groups(rewards, rows, texts, sizes, track)
+    # What the first space warning says; every other warning was caught too, and goes on to the user.
     misreading = ""
     for warning in caught_warnings:
         if not issubclass(warning.category, SpaceWarning):
-            # Every other warning is caught too, and goes on to the user.
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         elif not misreading:
             misreading = str(warning.message).removeprefix(f"{reward.name}: ")
@@ -450,16 +457,18 @@ there are findings and boxes, and every answer earns 0.
     if misreading:
         best = configured.name
         recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
+    # Of each group its first completion, its mean IoU, and how much better its best completion is, of 1 group.
     starts = np.cumsum(sizes) - sizes
     mean_ious = np.add.reduceat(iou, starts) / sizes
     gains = np.column_stack([np.maximum.reduceat(iou, starts) - mean_ious, np.ones(len(sizes))])
-    # Images without findings have no IoU.
+    # Images without findings have no IoU, and are of 0 groups.
     gains[np.isnan(mean_ious)] = 0.0
     return SignalReport(
         configured=configured,
         tried=tuple(other_signals),
         groups=len(sizes),
         completions=int(sizes.sum()),
+        # The most frequent one.
         size=int(np.bincount(sizes).argmax()),
         best=best,
         recommendation=recommendation,
@@ -472,9 +481,9 @@ there are findings and boxes, and every answer earns 0.
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:
     """The name of the reward to train with, and a sentence that says why.
 
-    Another reward has to leave a tenth of the groups less without spread, and half of them at most, to be recommended,
-    and the intervals of both must not overlap; of those that are about as good as the best the first is taken, which
-    changes the least. A control is never recommended.
+    Another reward is recommended where the best of them leaves half of the groups without spread at most, and fewer
+    than the configured one by a tenth of all groups. Of those that are about as good as the best, and whose interval is
+    below that of the configured one, the first is taken, which changes the least. A control is never recommended.
 
     Args:
         configured: the reward that is asked about.
@@ -486,15 +495,15 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
             "of the training."
         )
     candidates = [signal for signal in tried if not signal.is_control]
+    # Shares of groups without spread: the lower the better.
     share = configured.no_spread.value
     lowest = min((signal.no_spread.value for signal in candidates), default=share)
-    # Where every group has spread there is no cause, and the sentence for it names none.
+    # Where every group has spread there is no cause, and the sentence that is then returned names none.
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
     if share - lowest >= _GAIN and lowest <= _MOST:
         for signal in candidates:
             is_as_good = signal.no_spread.value <= lowest + _AS_GOOD
             if is_as_good and signal.no_spread.high < configured.no_spread.low:
-                # The first of them changes the least.
                 return signal.name, (
                     f"Train with {signal.name}: {percent(signal.no_spread.value)} of the groups are without spread "
                     f"under it, {percent(share)} under {configured.name}, most often because {cause.meaning}."
@@ -520,7 +529,7 @@ def _score_groups(
     """Score all completions by each reward.
 
     Args:
-        rewards: the configured one and its variants.
+        rewards: the configured one, then its variants.
         rows: one for each group.
         texts: the completions of each group.
         sizes: how many they are, ``(groups,)``.
@@ -531,7 +540,8 @@ def _score_groups(
         findings.
     """
     names = list(row_columns(rows))
-    # Mean IoU pairs boxes at any overlap, as soft_f1 does whatever the configured reward's threshold.
+    # A reward for the mean IoU, beside the others: it pairs boxes at any overlap, as soft_f1 does whatever the
+    # configured reward's threshold.
     every_overlap = replace(
         rewards[0], name="any overlap", box_reward=get_reward("soft_f1").box_reward, text_reward=None
     )
@@ -556,24 +566,34 @@ def _score_groups(
             sizes, column(reward.name), column("status").tolist(), counted=tp + fp, findings=tp + fn
         )
     tp, fn = column(f"{every_overlap.name}/tp"), column(f"{every_overlap.name}/fn")
-    # The reward's mean is over matched boxes, mean IoU is over reference boxes.
+    # The reward's mean is over matched boxes, tp; mean IoU is over reference boxes, tp + fn.
     return groups, ratio_or_nan(column(f"{every_overlap.name}/mean_iou") * tp, tp + fn)
 
 
 def _correlation(groups: Groups, iou: Array) -> float | None:
-    """Pearson's correlation of rewards and IoUs, each less its group's mean; None where one of them does not differ.
+    """Pearson's correlation of rewards and IoUs within groups, for which each is taken less its group's mean.
 
-    `iou` is of each completion. A NaN in it, of an answer that is judged without findings, leaves its group out.
+    Args:
+        groups: with their rewards.
+        iou: the mean IoU of each completion; a NaN, of an answer that is judged without findings, leaves the whole
+            group out.
+
+    Returns:
+        In [-1, 1]; None where rewards or IoUs do not differ within any group.
     """
     rewards, ious = groups.centred(groups.rewards), groups.centred(iou)
-    rewards, ious = rewards[~np.isnan(ious)], ious[~np.isnan(ious)]
-    spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
-    return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
+    # The mean of a group with a NaN is NaN.
+    is_judged = ~np.isnan(ious)
+    rewards, ious = rewards[is_judged], ious[is_judged]
+    norm = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
+    # Rewards or IoUs that differ by rounding alone have a smaller norm.
+    return float((rewards * ious).sum()) / norm if norm > SAME**2 else None
 
 
 def _reward_signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
     """The signal of the reward of this name; `units` are the patients of the groups, `iou` is of each completion."""
     metrics = groups.metrics()
+    # Groups without spread, of all groups.
     sums = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
     return RewardSignal(
         name=name,
