@@ -69,6 +69,9 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
             ``resized_width``, ``resized_height`` and ``patient_id``. Without ``boxes`` the first reader is the
             reference.
 
+    Returns:
+        One image for each row, in their order.
+
     Raises:
         ValueError: there are no images, or one has no size; boxes are checked by the rewards.
 
@@ -85,14 +88,16 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     all_labels = tuple(label for label, _ in label_counts.most_common()) or (UNNAMED,)
     box_rows = [{"boxes": image.boxes, "labels": image.labels, **image.size._asdict()} for image in images]
     constant_of_image: dict[int, Mapping[str, Array]] = {}
+    # A fold says of each image whether it is in it. All images of a patient are in one, so that the constant boxes,
+    # which are fitted on the images outside of it, know nothing of that patient.
     for in_fold in patient_folds([image.patient for image in images], len(images)):
-        other_rows = [box_rows[number] for number in np.flatnonzero(~in_fold).tolist()]
-        constant_of_image |= dict.fromkeys(np.flatnonzero(in_fold).tolist(), constant_boxes(other_rows))
+        outside_rows = [row for row, is_inside in zip(box_rows, in_fold, strict=True) if not is_inside]
+        constant_of_image |= dict.fromkeys(np.flatnonzero(in_fold).tolist(), constant_boxes(outside_rows))
     return [replace(image, all_labels=all_labels, constant=constant_of_image[image.number]) for image in images]
 
 
 def _image(row: Mapping[str, Any], number: int) -> AuditImage:
-    """The image of a row, still without `all_labels` and `constant`, which need all rows."""
+    """The image of the row with this number, still without `all_labels` and `constant`, which need all rows."""
     try:
         width, height = float(row["width"]), float(row["height"])
     except (KeyError, OverflowError, TypeError, ValueError):
@@ -102,24 +107,27 @@ def _image(row: Mapping[str, Any], number: int) -> AuditImage:
         ) from None
     boxes = row.get("boxes")
     if boxes is None:
+        # The first of several readers is the reference; without readers there are no boxes.
         reader_boxes = row.get("reader_boxes")
         boxes = () if reader_boxes is None else next(iter(reader_boxes), ())
     labels = named_labels({"boxes": boxes, "labels": row.get("labels")})
     if len(labels) != len(boxes):
-        # They belong to other boxes than these of a reader.
+        # The labels of the row are not for the boxes of this reader, which stay unnamed.
         labels = (UNNAMED,) * len(boxes)
     patient = patient_of(row)
     return AuditImage(
         number=number,
         boxes=as_box_array(boxes),
         labels=labels,
+        # Without a resized size the model saw the image in its own.
         size=Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height)),
+        # An image of an unknown patient counts as the only one of its patient.
         patient=number if patient is None else patient,
     )
 
 
 def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
-    """A random box that overlaps no finding; a speck in the corner if no such place is found.
+    """A random box that overlaps no finding; a speck in the upper left corner if no try finds such a place.
 
     Example:
         >>> image, = images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}])
@@ -128,27 +136,29 @@ def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
     """
     width, height = image.size[:2]
     for _ in range(_TRIES):
-        # Width and height, and the upper left corner, as fractions of the image.
+        # As fractions of the image: width and height, as large as a finding may be, and the upper left corner.
         sides = draw.uniform(0.08, 0.25, 2)
         corner = draw.uniform(0, 1 - sides)
         box = np.concatenate([corner, corner + sides]) * (width, height, width, height)
         if not len(image.boxes) or pairwise_iou(box[None], image.boxes).max() < _STRAY:
             return box
+    # A 50th of each side: too small to hit a finding there.
     return np.array([0.0, 0.0, 0.02 * width, 0.02 * height])
 
 
 def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
-    """The box, cut at a random side so that it has this IoU with the whole box.
+    """The box with a random side moved inwards, so far that what is left has this IoU with the whole box.
 
     Example:
         >>> box = np.array([0.0, 0.0, 10.0, 10.0])
         >>> round(pairwise_iou(cut_box(box, 0.75, np.random.default_rng(0))[None], box[None]).item(), 6)
         0.75
     """
+    # Numbers of sides in x1, y1, x2, y2, where the opposite side stands two places on.
     side = int(draw.integers(4))
-    # x1 and x2, y1 and y2 are opposite.
     opposite = (side + 2) % 4
     cut = box.copy()
+    # The part lies inside of the whole box, so that its IoU is the share of the length that is left.
     cut[side] = box[opposite] + iou * (box[side] - box[opposite])
     return cut
 
@@ -164,10 +174,11 @@ def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
     """
     changed = []
     for image in images:
+        # Width and height.
         size = np.array(image.size[:2])
         half_side = _SMALL * size.min() / 2
         middle = (image.boxes[:, :2] + image.boxes[:, 2:]) / 2
-        # So that the square is inside the image.
+        # A finding at an edge has its square moved inwards, so that it is inside the image.
         middle = np.clip(middle, half_side, size - half_side)
         changed.append(replace(image, boxes=np.concatenate([middle - half_side, middle + half_side], axis=1)))
     return changed

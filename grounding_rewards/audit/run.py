@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -131,7 +131,7 @@ class Audit:
         return next(played for played in self.played if (played.reward, played.script) == (reward, script))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """All attributes as plain values, as a file in JSON has them, with the scripts by name."""
         scripts = {}
         for script in self.scripts:
             # `why` and `doubt` are the names that readers of the file know.
@@ -181,6 +181,7 @@ def audit(
     """
     if not rewards:
         raise ValueError("Expected at least one reward for the audit, got none. Name one, for example R3.")
+    # By `ScriptedAnswer.image_set`: the images as they are, and those that only some scripts need.
     images_by_set = {"": images, "small": with_small_findings(images)}
     patients = [image.patient for image in images]
     # By reward and script the reward of each image, or in words why there is none.
@@ -199,7 +200,7 @@ def audit(
 
 
 def _columns(images: Sequence[AuditImage], box_format: BoxFormat) -> dict[str, list[Any]]:
-    """The columns of the images as TRL passes them to a reward."""
+    """The columns of the images as TRL passes them to a reward, with one value for each image."""
     return {
         "boxes": [image.boxes.tolist() for image in images],
         "labels": [list(image.labels) for image in images],
@@ -218,16 +219,19 @@ def _reward_values(reward: Reward, texts: Sequence[str], columns: Mapping[str, l
     return values if values.shape == (len(texts),) else f"returned {values.shape} numbers for {len(texts)} texts"
 
 
-def _accepted_reason(reward: Reward, result: Played) -> str:
-    """Why a finding is accepted, if it is a documented weakness of the reward on boxes; else empty."""
-    # A function and a reward on texts have none.
-    box_reward = getattr(reward, "box_reward", None) if getattr(reward, "judges_boxes", False) else None
+def _accepted_reason(reward: Reward, script: str, finding: str) -> str:
+    """The reason why a script's finding is accepted, if it is a documented weakness of the reward; else empty."""
+    # The weaknesses are those of rewards on boxes: a plain function, or a reward on texts, has no documented one.
+    if not getattr(reward, "judges_boxes", False):
+        return ""
+    box_reward = getattr(reward, "box_reward", None)
     # The documentation is about our classes; a user's subclass may behave otherwise.
     if not type(box_reward).__module__.startswith("grounding_rewards."):
         return ""
     for weakness in WEAKNESSES:
-        shows_weakness = not weakness.scripts or result.script in weakness.scripts
-        if isinstance(box_reward, weakness.rewards) and result.finding == weakness.finding and shows_weakness:
+        # A weakness that names no scripts may be shown by every script.
+        is_its_script = not weakness.scripts or script in weakness.scripts
+        if isinstance(box_reward, weakness.rewards) and finding == weakness.finding and is_its_script:
             return weakness.reason
     return ""
 
@@ -251,6 +255,7 @@ def _judge_scripts(
         positive: ``(images,)``, whether an image has findings.
         patients: the patient of each image, whose images vary together.
     """
+    # This option reads a text that says nothing as the answer that there is no finding.
     pays_for_silence = getattr(reward, "on_unparseable", "zero") == "empty"
     honest_means = {}
     for script in scripts:
@@ -261,24 +266,27 @@ def _judge_scripts(
     results = []
     for script in scripts:
         values = rewards_of[name, script.name]
-        base_values = rewards_of[name, script.base] if script.base else None
-        mean = Estimate(math.nan, math.nan, math.nan)
-        gain = math.nan
+        base = rewards_of[name, script.base] if script.base else None
         if isinstance(values, str):
-            finding, against = "raises", values
-        else:
-            mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), patients)).estimate
-            # Without an honest script, or with one for which the reward raised, nothing is compared.
-            base = None if isinstance(base_values, str) else base_values
-            if base is not None:
-                subsets = [subset for subset in (positive, ~positive) if subset.any()]
-                gain = max(float((values - base)[subset].mean()) for subset in subsets)
-            finding, against = _finding(script, values, base, gain, honest_means, positive)
-            # The literal reading of the specification pays for texts that say nothing, where nothing is to find.
-            if finding == "unread pays" and pays_for_silence and values[positive].max(initial=0.0) <= _ROUNDING:
-                finding = ""
-        result = Played(name, script.name, mean, gain, finding, against)
-        results.append(replace(result, accepted=_accepted_reason(reward, result)))
+            no_mean = Estimate(math.nan, math.nan, math.nan)
+            results.append(Played(name, script.name, no_mean, gain=math.nan, finding="raises", against=values))
+            continue
+        # The sum of rewards by the number of images; leaving out one patient at a time gives the interval.
+        sums = sum_by_group(np.column_stack([values, np.ones(len(values))]), patients)
+        mean = jackknifed_ratio(sums).estimate
+        # Without an honest script, or with one for which the reward raised, nothing is compared.
+        base = None if isinstance(base, str) else base
+        gain = math.nan
+        if base is not None:
+            # Apart, so that a gain on images without findings is not hidden by a loss on the others.
+            subsets = [subset for subset in (positive, ~positive) if subset.any()]
+            gain = max(float((values - base)[subset].mean()) for subset in subsets)
+        finding, against = _finding(script, values, base, gain, honest_means, positive)
+        # Where nothing is to find, this reward has to pay for texts that say nothing.
+        if finding == "unread pays" and pays_for_silence and values[positive].max(initial=0.0) <= _ROUNDING:
+            finding = ""
+        accepted = _accepted_reason(reward, script.name, finding)
+        results.append(Played(name, script.name, mean, gain, finding, against, accepted))
     return results
 
 
@@ -297,23 +305,26 @@ def _finding(
         values: its reward on each image.
         base: the rewards of its honest script; None if it has none, or if the reward raised for that script.
         gain: over the honest script, as in :class:`Played`; NaN without such a script.
-        honest_means: by name the mean reward of every honest script on unchanged images.
+        honest_means: by name the mean reward of every honest script on unchanged images; those that raised are left
+            out.
         positive: ``(images,)``, whether an image has findings.
 
     Returns:
-        A key of :data:`FINDINGS`, and the honest script that shows it; both empty if nothing is wrong.
+        A key of :data:`FINDINGS`, empty if nothing is wrong; and the honest script that the script is paid more than,
+        or as much as, empty where none is compared.
     """
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
+    # It must earn nothing, whatever others earn.
     if script.kind == scripted.UNREAD:
         return ("unread pays" if values.max() > _ROUNDING else ""), ""
     if gain >= _LEAST_GAIN:
         return "pays", script.base
     is_equal = base is not None and np.abs(values - base).max() <= _ROUNDING
-    # Where both earn nothing, what was added could not cost anything.
+    # If all answers earn nothing where there are findings, what was added had nothing to cost.
     if is_equal and script.kind == scripted.ADDS and (values[positive] > 0).any():
         return "free", script.base
-    # Rivals are the honest answers that it must not beat.
+    # Rivals are the honest answers that it must not beat: all of them if it is blind, the better ones if it is honest.
     if script.kind == scripted.BLIND:
         finding, rivals = "beats honest", list(honest_means)
     elif script.kind == scripted.HONEST:
@@ -324,6 +335,7 @@ def _finding(
     beaten = [name for name in rivals if name in honest_means and mean - honest_means[name] >= _LEAST_GAIN]
     if not beaten:
         return "", ""
+    # The best of those that it beats is named.
     return finding, max(beaten, key=lambda name: honest_means[name])
 
 
@@ -337,10 +349,11 @@ _QUALITIES = {
 def _better_answers(name: str) -> list[str]:
     """Names of the honest answers that are better than this one in exactly one quality, and equal in the others."""
     if name not in _QUALITIES:
-        # Other honest answers state no quality.
+        # An honest answer of another make, such as one of two guesses, has no numbers to compare.
         return []
     better = []
     for candidate, qualities in _QUALITIES.items():
+        # In every quality more is better: the sum of a single change tells its direction.
         changes = np.subtract(qualities, _QUALITIES[name])
         if np.count_nonzero(changes) == 1 and changes.sum() > 0:
             better.append(candidate)

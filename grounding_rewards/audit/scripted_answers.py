@@ -96,7 +96,7 @@ def write(answer: Reply, size: Size, fmt: BoxFormat) -> str:
     layout = fmt.layout
     texts = []
     for item, box in zip(answer.items, boxes_in_space, strict=True):
-        # Each box is written alone, by a template of its own.
+        # Boxes may be broken in different ways: each is written alone, by a template of its own, and then joined.
         item_layout = layout._replace(answer="{items}", box=_box_template(item.broken, fmt))
         texts.append(write_answer([box], [item.label], replace(fmt, layout=item_layout)))
     return answer.edit(layout.answer.format(items=layout.between_items.join(texts)))
@@ -106,8 +106,9 @@ def _box_template(broken: str, fmt: BoxFormat) -> str:
     """The template of a box in a format, broken in the way of a key of :data:`BREAKS`; whole for an empty key."""
     if not broken:
         return fmt.layout.box
-    if broken == "words" and not (fmt.syntax.keyed or "<box>" in fmt.layout.bare_item):
-        # In such a format only numbers mark a box: words would be prose.
+    has_marks = fmt.syntax.keyed or "<box>" in fmt.layout.bare_item
+    if broken == "words" and not has_marks:
+        # Without the key or tag of a box only numbers show that there is one: with words it would be prose, unbroken.
         broken = "a number missing"
     return BREAKS[broken](fmt.layout.box)
 
@@ -170,7 +171,7 @@ GUESSES = ("both places", "both sizes, nested", "the parts and their union")
 
 def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Reply:
     """Find each finding with probability ``recall`` at this IoU; add a false box with probability ``false_boxes``."""
-    # One for each choice, so that honest answers that differ in one quality are alike in the others.
+    # Random numbers of its own for each choice, so that answers that differ in one quality are alike in the others.
     place_draw, hit_draw, false_draw = image.draw("place"), image.draw("found"), image.draw("false")
     items = []
     for box, label in zip(image.boxes, image.labels, strict=True):
@@ -193,7 +194,7 @@ def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Place the first finding at IoU 0.55, the others at 0.95."""
+    """Place the first finding loosely, at an IoU a little above the threshold of 0.5, the others tightly."""
     draw = image.draw("loose")
     items: list[Item] = []
     for box, label in zip(image.boxes, image.labels, strict=True):
@@ -227,10 +228,12 @@ def whole_or_parts(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def near_miss(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write boxes of the right size, each a quarter of its width beside its finding."""
-    width = image.boxes[:, 2] - image.boxes[:, 0]
-    # To the right, or to the left if the image ends there.
-    moves = np.where(image.boxes[:, 2] + 1.25 * width <= image.size.width, 1.25, -1.25) * width
+    """Write boxes of the right size beside their findings, with a gap of a quarter of the width."""
+    widths = image.boxes[:, 2] - image.boxes[:, 0]
+    # Moved by its width a box would touch the finding.
+    distances = 1.25 * widths
+    # To the right, or to the left if the image ends there; both x move, and no y.
+    moves = np.where(image.boxes[:, 2] + distances <= image.size.width, distances, -distances)
     boxes = image.boxes + moves[:, None] * np.array([1, 0, 1, 0])
     return Reply(tuple(Item(box, label) for box, label in zip(boxes, image.labels, strict=True)))
 
@@ -239,7 +242,7 @@ def near_miss(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def _with_extra(image: AuditImage, fmt: BoxFormat, *, extra: _Extra, before: bool) -> Reply:
-    """Write the right boxes, and before or after them the additional boxes for each."""
+    """Write the right boxes, and before or after all of them the boxes that `extra` makes from each."""
     items = right_boxes(image, fmt).items
     added: list[Item] = []
     for item in items:
@@ -256,8 +259,8 @@ def _grid_of_image(image: AuditImage, item: Item, *, cells: int) -> list[Item]:
     """Boxes with the label of the right one, which cover the image as a grid with `cells` cells on a side."""
     x = np.linspace(0.0, image.size.width, cells + 1)
     y = np.linspace(0.0, image.size.height, cells + 1)
-    corners = product(range(cells), repeat=2)
-    return [item._replace(box=np.array([x[column], y[row], x[column + 1], y[row + 1]])) for row, column in corners]
+    places = product(range(cells), repeat=2)
+    return [item._replace(box=np.array([x[column], y[row], x[column + 1], y[row + 1]])) for row, column in places]
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
@@ -291,9 +294,9 @@ def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write both of the places from which :func:`one_guess` chooses."""
     items = []
     for item, guess in zip(right_boxes(image, fmt).items, one_guess(image, fmt).items, strict=True):
-        # Where the guess was right, the wrong place was never drawn.
-        was_right = np.array_equal(item.box, guess.box)
-        items += [item, _stray(image, image.draw("other place")) if was_right else guess]
+        # A guess that is right tells no wrong place: one is drawn here.
+        is_right = np.array_equal(item.box, guess.box)
+        items += [item, _stray(image, image.draw("other place")) if is_right else guess]
     return Reply(tuple(items))
 
 
@@ -301,8 +304,8 @@ def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write both of the sizes from which :func:`one_size` chooses, in random order."""
     draw = image.draw("nested")
     items: list[Item] = []
-    for sizes in _two_sizes(image):
-        items += [sizes[index] for index in draw.permutation(2)]
+    for right_and_wrong in _two_sizes(image):
+        items += [right_and_wrong[index] for index in draw.permutation(2)]
     return Reply(tuple(items))
 
 
@@ -311,8 +314,8 @@ def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
     draw = image.draw("union")
     items: list[Item] = []
     for item in right_boxes(image, fmt).items:
-        boxes = [item, *_halves(item)]
-        items += boxes if draw.random() < 0.5 else boxes[::-1]
+        whole_first = [item, *_halves(item)]
+        items += whole_first if draw.random() < 0.5 else whole_first[::-1]
     return Reply(tuple(items))
 
 
@@ -356,14 +359,14 @@ def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Reply:
     """Write the right boxes, or the middle of an image without findings, edited so that they do not count."""
-    items = right_boxes(image, fmt).items or middle(image, fmt).items
-    return Reply(items, edit)
+    return Reply(right_boxes(image, fmt).items or middle(image, fmt).items, edit)
 
 
 def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """Write an instruction as a prompt has it, with examples of a box and of an empty answer."""
+    """Write, in place of any answer, an instruction as a prompt has it, with examples of a box and an empty answer."""
     box_example = fmt.layout.box
-    # The template's `{0}` becomes `x1`; where it formats the number, `{0:0>4}` becomes `{x1:0>4}`.
+    # Prompts name the corners. The template's `{0}` becomes `x1`, and `{0:0>4}`, which also says how the number is
+    # written, becomes `{x1:0>4}`.
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
         box_example = box_example.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
     labels = " and ".join(image.all_labels[:3])
@@ -375,7 +378,8 @@ def all_broken(image: AuditImage, fmt: BoxFormat, *, defect: str) -> Reply:
     """Write the right boxes, or the middle of an image without findings, all broken in one way."""
     items = right_boxes(image, fmt).items
     if not items and defect == "swapped corners":
-        # Swapped corners are four numbers: without findings this would be a false box like any other.
+        # Swapped corners are four numbers: on an image without findings they are a false box like any other, and no
+        # answer that cannot be read.
         defect = "a number missing"
     return Reply(tuple(item._replace(broken=defect) for item in items or middle(image, fmt).items))
 
@@ -385,25 +389,25 @@ def _untagged(text: str) -> str:
     return text.replace("<answer>", "").replace("</answer>", "")
 
 
-def _best_iou(box: Array, candidates: Iterable[Array]) -> float:
-    """The largest IoU of a box with several others; 0 without others."""
-    candidates = np.reshape(list(candidates), (-1, 4))
+def _best_iou(box: Array, candidates: Array) -> float:
+    """The largest IoU of a box with several others, ``(n, 4)``; 0 without others."""
     return float(pairwise_iou(box[None], candidates).max(initial=0.0))
 
 
 def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
-    """For each finding a box of nearly its size, at IoU 0.75, and a smaller or larger one, at IoU 0.45."""
+    """For each finding a box of the right size, IoU 0.75, and one of a wrong size, smaller or larger, IoU 0.45."""
     draw = image.draw("two sizes")
-    sizes = []
+    right_and_wrong = []
     for box, label in zip(image.boxes, image.labels, strict=True):
-        right_size = _scaled_about_middle(image, box, 0.75)
-        wrong_size = _scaled_about_middle(image, box, 0.45)
+        # About one middle, the IoU of two boxes is the ratio of their areas.
+        right = _scaled_about_middle(image, box, 0.75)
+        wrong = _scaled_about_middle(image, box, 0.45)
         larger = _scaled_about_middle(image, box, 1 / 0.45)
-        # At an edge of the image the larger one may be clipped so far that it is right too.
-        if draw.random() < 0.5 and _best_iou(larger, [box]) < 0.5:
-            wrong_size = larger
-        sizes.append((Item(right_size, label), Item(wrong_size, label)))
-    return sizes
+        # At an edge of the image the larger one may be clipped so far that it is a hit, with an IoU from 0.5 up.
+        if draw.random() < 0.5 and _best_iou(larger, box[None]) < 0.5:
+            wrong = larger
+        right_and_wrong.append((Item(right, label), Item(wrong, label)))
+    return right_and_wrong
 
 
 def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
@@ -415,11 +419,11 @@ def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
 
 def _halves(item: Item) -> list[Item]:
     """The two halves of a box, which is cut across its longer side."""
-    # 0 where it is wider, 1 where it is higher; the corners on this axis are box[axis] and box[axis + 2].
+    # 0 where it is wider, 1 where it is higher: on this axis it begins at box[axis], and ends at box[axis + 2].
     axis = int(np.argmax(item.box[2:] - item.box[:2]))
-    left_half, right_half = item.box.copy(), item.box.copy()
-    left_half[axis + 2] = right_half[axis] = (item.box[axis] + item.box[axis + 2]) / 2
-    return [item._replace(box=left_half), item._replace(box=right_half)]
+    first_half, second_half = item.box.copy(), item.box.copy()
+    first_half[axis + 2] = second_half[axis] = (item.box[axis] + item.box[axis + 2]) / 2
+    return [item._replace(box=first_half), item._replace(box=second_half)]
 
 
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
