@@ -76,9 +76,11 @@ class LogEntry(TrainerCallback):
         self.trainer = trainer
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Add the counts to the latest entry, and remove keys without a value from what the trackers get."""
+        """Add the counts of rejected boxes to the latest entry, and remove keys without a value for the trackers."""
+        # Only here: a tracker cannot draw a mapping of counts by reason.
         state.log_history[-1] |= self.trainer.rejected_reasons
         self.trainer.rejected_reasons = {}
+        # Trackers get this mapping; it is changed in place.
         keys_without_value = [key for key, value in (logs or {}).items() if value is None]
         for key in keys_without_value:
             del logs[key]
@@ -171,7 +173,9 @@ class SignalWatch(TrainerCallback):
 
     def __init__(self, trainer: Any, reward_names: Sequence[str], function_names: Sequence[str] = ()) -> None:
         self.trainer, self.reward_names, self.function_names = trainer, reward_names, function_names
+        # The metrics of the latest steps by key.
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
+        # TRL's list of the shares of groups without spread, and its length when it was last read.
         self.flat_shares: list[float] = []
         self.n_flat_shares = 0
         self.has_warned = False
@@ -179,11 +183,13 @@ class SignalWatch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the metrics of this step, and warn if the latest steps have a problem in common."""
         metrics = self.trainer._metrics["train"]
-        # A step that reuses completions adds no share to the list: its metrics are those of an earlier step.
+        # TRL's list of the share of groups without spread, one for each step that generates answers. A step that reuses
+        # answers adds none, and its other metrics are not new either.
         flat_shares = metrics.get("frac_reward_zero_std", [])
-        # After each log TRL begins another list.
-        n_before = self.n_flat_shares if flat_shares is self.flat_shares else 0
-        if len(flat_shares) > n_before:
+        # After each log TRL begins another list, of which nothing has been read.
+        n_read = self.n_flat_shares if flat_shares is self.flat_shares else 0
+        if len(flat_shares) > n_read:
+            # The last value in each list is that of this step.
             self.latest.append({key: values[-1] for key, values in metrics.items() if values})
         self.flat_shares, self.n_flat_shares = flat_shares, len(flat_shares)
         if self.has_warned or len(self.latest) < PATIENCE or not state.is_world_process_zero:
@@ -202,14 +208,15 @@ class SignalWatch(TrainerCallback):
                     "nothing. Correct the function."
                 )
         for name in self.reward_names:
-            # Each group without spread has one cause: together they are its share of the groups.
+            # Each group without spread has one cause, so that the shares of the causes add up to that of such groups.
             flat_shares = [sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) for metrics in self.latest]
+            # In some step a group had spread; SAME allows for rounding.
             if min(flat_shares) < 1.0 - SAME:
                 continue
             means = {}
             for key in SIGNAL_KEYS:
                 means[key] = sum(metrics[f"{name}/signal/{key}"] for metrics in self.latest) / PATIENCE
-            # The cause that `grounding-rewards signal` would name.
+            # The most frequent cause over these steps, which `grounding-rewards signal` would name too.
             cause_name = main_cause(means) or "all_equal"
             cause = CAUSES[cause_name]
             return (
@@ -247,6 +254,7 @@ class StopOnSigterm(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save a checkpoint and end the training if any process got the signal."""
         accelerator = self.trainer.accelerator
+        # Summed over the processes, so that all of them decide alike.
         signalled = torch.tensor(int(self.signalled), device=accelerator.device)
         if accelerator.reduce(signalled).item():
             self.stopped = control.should_save = control.should_training_stop = True

@@ -51,7 +51,7 @@ class ExactResume(_Trainer):
             # If there is no checkpoint, True stays, which `Trainer` refuses.
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
         self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
-        # Weights that processes share can be loaded in `Trainer.train` alone.
+        # Is the run finished? Not asked under FSDP and DeepSpeed: there only `Trainer.train` can load the weights.
         if self._resumed_from is not None and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             state = TrainerState.load_from_json(str(self._resumed_from / "trainer_state.json"))
             if 0 < self.args.max_steps <= state.global_step:
@@ -81,10 +81,12 @@ class ExactResume(_Trainer):
         """Restore the state from :meth:`unfinished`.
 
         Args:
-            unfinished: the state of a process.
-            is_own: whether it is that of this process; otherwise only what every process has alike is restored.
+            unfinished: the state that one process saved.
+            is_own: whether this process saved it; otherwise only what all processes have alike is restored.
         """
-        self._total_loss_scalar, self._has_whole_loss = unfinished["logged_loss"], True
+        self._total_loss_scalar = unfinished["logged_loss"]
+        # The loss now has the steps before the checkpoint too: :meth:`log` divides it by all steps.
+        self._has_whole_loss = True
         if is_own:
             self._metrics["train"] = defaultdict(list, unfinished["metrics"])
             self._total_train_tokens = unfinished["tokens"]
@@ -99,16 +101,20 @@ class ExactResume(_Trainer):
         super().log(logs, *args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """As `Trainer`, with names of weights that must match."""
+        """As `Trainer`, but refuse a checkpoint that lacks weights of the model or has others.
+
+        `Trainer` would pass over the published names under which many models are saved, and load nothing.
+        """
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            # These use the names in memory throughout.
+            # These save and load by the names in memory, so that nothing is passed over.
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(self.model if model is None else model, Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
-        """As `Trainer`, with names of weights that must match."""
+        """As `Trainer`, but refuse a checkpoint that lacks weights of the model or has others."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            # These save and load by the names in memory, so that all match.
             super()._load_best_model()
         else:
             load_weights(self.model, Path(str(self.state.best_model_checkpoint)))
@@ -140,8 +146,8 @@ class ExactResume(_Trainer):
                 )
             return
         unfinished = torch.load(file, map_location=self.args.device, weights_only=True)
-        # All processes have their own state or none has: one that generates would wait forever for those that still
-        # have completions.
+        # With another number of processes none takes its own state, even if it has one: those that had completions left
+        # would not generate, and the others would wait for them forever.
         self.restore(unfinished, is_own=unfinished["processes"] == self.args.world_size)
 
 
@@ -163,8 +169,10 @@ class _Restore(TrainerCallback):
 
 def set_epoch(sampler: RepeatSampler, epoch: int) -> None:
     """Set the generator of a sampler to the state that it has at the start of this epoch, counted from 0."""
+    # Without shuffling no random number is drawn.
     if sampler.shuffle:
         sampler.generator.manual_seed(sampler.seed)
+        # TRL's sampler draws one order of the rows in each epoch: draw those of the earlier epochs again.
         for _ in range(epoch):
             torch.randperm(sampler.num_samples, generator=sampler.generator)
 
@@ -226,10 +234,12 @@ def _load_adapter(model: Any, folder: Path) -> None:
 
 
 def _unreadable(folder: Path, error: Exception) -> ValueError:
-    """The error to raise for a checkpoint whose weights could not be loaded."""
+    """The error to raise for a checkpoint whose weights could not be loaded; names the folder and the cause."""
+    # In one line, and cut: torch lists every weight of a model in a line of its own.
+    cause = " ".join(str(error).split())[:300]
     return ValueError(
         f"Expected the weights of this model in the checkpoint {str(folder)!r}, got {type(error).__name__}: "
-        f"{' '.join(str(error).split()):.300}. Resume from another checkpoint, or start again with --overwrite."
+        f"{cause}. Resume from another checkpoint, or start again with --overwrite."
     )
 
 

@@ -66,7 +66,7 @@ class GoldAnswers:
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def of(self, dataset: Dataset) -> Dataset:
-        """The dataset that TRL's SFTTrainer expects: rows are augmented and answered when they are read.
+        """The dataset that TRL's SFTTrainer expects: this object augments and answers its rows when they are read.
 
         Args:
             dataset: columns prompt, image, boxes and labels; width and height, or those of the image.
@@ -75,17 +75,21 @@ class GoldAnswers:
             A dataset with prompt, image and completion.
 
         Raises:
-            ValueError: a row has boxes of readers alone.
+            ValueError: a row has no `boxes`, but those of several readers.
         """
-        # A reward may take the boxes of several readers, but there is one answer to learn. Without the column the first
-        # row has none.
-        for number, boxes in enumerate(dataset["boxes"] if "boxes" in dataset.column_names else [None]):
+        # Without the column no row has boxes, and the error names the first one.
+        boxes_of_rows = dataset["boxes"] if "boxes" in dataset.column_names else [None]
+        for number, boxes in enumerate(boxes_of_rows):
+            # A reward may compare with several readers, but there is one answer to learn.
             if boxes is None:
                 raise ValueError(
                     f"Expected boxes in every row to write answers from, got none in row {number}. Make one reference "
                     "of its readers' boxes with `grounding-rewards prepare --readers`."
                 )
-        return dataset.add_column(_ROW, list(range(dataset.num_rows))).with_transform(self)
+        # The augmentation of an image depends on its row number, which the column keeps when rows are shuffled.
+        numbered = dataset.add_column(_ROW, list(range(dataset.num_rows)))
+        # From now on `datasets` calls this object with each batch of rows that is read.
+        return numbered.with_transform(self)
 
     def start_epoch(self, epoch: int) -> None:
         """Augment as in this epoch, counted from 0."""
@@ -99,21 +103,23 @@ class GoldAnswers:
 
     def _example(self, row: dict[str, Any]) -> dict[str, Any]:
         """Augment one row and return its prompt, image and completion."""
+        # The same numbers on every process and after resuming, and others in each epoch.
         rng = np.random.default_rng([self.seed, int(self._epoch), row[_ROW]])
         if row.get("width") is None or row.get("height") is None:
             row = {**row, "width": row["image"].width, "height": row["image"].height}
         if self.crop:
-            # The fractions that are cut off at the left, top, right and bottom.
+            # The fractions of the width and height that are cut off, and as pixels.
             cuts = rng.uniform(0.0, self.crop, 4)
             width, height = row["width"], row["height"]
-            x1, y1, x2, y2 = (int(cut * side) for cut, side in zip(cuts, (width, height) * 2, strict=True))
-            row = crop_row(row, (x1, y1, width - x2, height - y2))
+            left, top, right, bottom = (int(cut * side) for cut, side in zip(cuts, (width, height) * 2, strict=True))
+            row = crop_row(row, (left, top, width - right, height - bottom))
         if self.contrast:
             row = {**row, "image": _change_contrast(row["image"], rng, self.contrast)}
         if self.box_margin or self.box_noise:
             row = {**row, "boxes": _draw_loosely(row, rng, self.box_margin, self.box_noise)}
         if has_resized_size(self.processor):
-            # From the size of the stored image, which may be smaller than the original image.
+            # Boxes in resized pixels refer to the size to which the processor brings the stored image. That image may
+            # already be smaller than the original.
             resized_width, resized_height = resized_size(self.processor, *row["image"].size)
             row = {**row, "resized_width": resized_width, "resized_height": resized_height}
         answer = gold_answer(row, self.box_format or row["box_format"])
@@ -139,8 +145,10 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
     """
     x1, y1, x2, y2 = window
     image = row["image"]
+    # From pixels of the original image to those of the stored one.
     scale_x, scale_y = image.width / row["width"], image.height / row["height"]
     boxes = as_box_array(row["boxes"])
+    # Clipped to the window, then counted from its upper left corner.
     moved_boxes = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
     visible = np.flatnonzero(box_area(moved_boxes) >= MIN_VISIBLE * box_area(boxes))
     labels = row.get("labels")
@@ -155,12 +163,16 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
 
 
 def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, noise: float) -> list[list[float]]:
-    """The boxes of a row with each side moved outwards by `margin` plus a normal error, as fractions of the box."""
+    """The boxes of a row with each side moved outwards by `margin` plus a normal error of standard deviation `noise`.
+
+    Both are fractions of the box's width for its left and right side, of its height for the others.
+    """
     boxes = as_box_array(row["boxes"])
-    # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
+    # Negative is inwards: at most a third from either side, so that x1 < x2 and y1 < y2.
     outwards = np.maximum(margin + rng.normal(0.0, noise, boxes.shape), -1 / 3)
-    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
-    moved_boxes = boxes + outwards * sides * (-1, -1, 1, 1)
+    lengths = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    # Outwards is down for x1 and y1, and up for x2 and y2.
+    moved_boxes = boxes + outwards * lengths * (-1, -1, 1, 1)
     return np.clip(moved_boxes, 0.0, np.tile((row["width"], row["height"]), 2)).tolist()
 
 
@@ -168,8 +180,9 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
     """Scale brightness and contrast of an image by two random factors from 1 - contrast to 1 + contrast."""
     brightness, spread = rng.uniform(1.0 - contrast, 1.0 + contrast, 2)
     mean = np.mean(ImageStat.Stat(image).mean)
-    # p' = mean * brightness + (p - mean) * spread
+    # The new value of each value of a pixel from 0 to 255: `brightness` moves the mean, `spread` scales around it.
     table = mean * brightness + (np.arange(256) - mean) * spread
+    # Pillow expects one table for each band of the image; all have the same.
     return image.point(np.clip(np.rint(table), 0, 255).astype(int).tolist() * len(image.getbands()))
 
 
@@ -211,7 +224,8 @@ class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
         bad_rows: str = "refuse",
         **kwargs: Any,
     ) -> None:
-        # There is no reward, but the check of a row demands the full one for its own answer; any of ours will do.
+        # The check of a row scores its own answer, and refuses the row if that does not earn the full reward. Training
+        # needs no reward, so that any of ours will do.
         reward = get_reward("R3", box_format=box_format)
         args = copy.copy(args)
         # TRL would cut the end of longer texts, which is the answer, and drop the columns that it is written from.
