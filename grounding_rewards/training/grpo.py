@@ -59,7 +59,7 @@ def _no_printed_row() -> Iterator[None]:
     logger = logging.getLogger(GRPOTrainer.__module__)
 
     def is_printed(record: logging.LogRecord) -> bool:
-        """Whether a message of TRL's log is another than the one with the row."""
+        """Whether a message of TRL's log is any but the one that has the row."""
         return "All reward functions returned None" not in str(record.msg)
 
     logger.addFilter(is_printed)
@@ -182,7 +182,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if type(self.args) is GRPOConfig:
             # TRL's default would give patients' images to trackers, without a request for it.
             self.log_multimodal = False
-        # Trackers such as wandb keep what a run prints.
+        # Printed rows name patients, and trackers such as wandb keep what a run prints.
         self.num_completions_to_print = 0
         self._forbid_image_tokens()
         self._tell_rewards(train_dataset)
@@ -213,7 +213,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             )
 
     def _begin_log(self, train_dataset: Dataset | None) -> None:
-        """Set the attributes that gather the metrics of steps until they are logged, and those that the card names.
+        """Set the attributes that gather metrics until they are logged, and those that the card of the run shows.
 
         Args:
             train_dataset: prepared; its box format stands on the card. None if there is none.
@@ -230,7 +230,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         names = [step_reward.__name__ for step_reward in self.step_rewards]
         self.add_callback(SignalWatch(self, names, self.reward_func_names))
         self.add_callback(ParityCheck(self, box_format))
-        # First, so that it changes the log before the callbacks of trackers read it.
+        # At the front, so that it changes the log before the callbacks of trackers read it.
         self.callback_handler.callbacks.insert(0, LogEntry(self))
 
     def _forbid_image_tokens(self) -> None:
@@ -242,16 +242,16 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if token is None:
             return
         if self.use_vllm:
-            # The server of vLLM reads JSON, whose keys are texts.
+            # vLLM adds a bias to the score of a token. Its server reads JSON, whose keys are texts.
             key = token if self.vllm_mode == "colocate" else str(token)
             vllm_options = self.vllm_generation.generation_kwargs
             bias = {key: NEVER, **vllm_options.get("logit_bias", {})}
-            # A new mapping: TRL's is the caller's own, of `args`.
+            # A new mapping, because TRL's belongs to `args`, which the caller may use again.
             self.vllm_generation.generation_kwargs = {**vllm_options, "logit_bias": bias}
-        # With vLLM TRL makes none.
+        # Where vLLM generates TRL makes no such configuration.
         generation = getattr(self, "generation_config", None)
         if generation is not None:
-            # TRL hands both to `generate`; tokens that the caller suppresses replace its own list there.
+            # TRL hands both to `generate`, where `generation_kwargs` win: both need the whole list.
             tokens = sorted({*(generation.suppress_tokens or ()), token})
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = tokens
 
@@ -260,8 +260,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         set_epoch(self._sampler, epoch)
 
     def unfinished(self) -> dict[str, Any]:
-        """What no checkpoint of TRL holds, with the completions that the next steps still use, and the paces' state."""
-        # At each multiple of this number of steps TRL generates anew, and the completions in its buffer are used up.
+        """As in :class:`ExactResume`, with the completions that the next steps still use, and the paces' state."""
+        # At each multiple of this number of steps TRL generates anew, and needs no completions in its buffer.
         generate_every = self.args.steps_per_generation * self.num_iterations
         is_used_up = self._step % generate_every == 0
         return {
@@ -276,7 +276,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         super().restore(unfinished, is_own=is_own)
         for name, pace in self.paces.items():
             pace.restore(unfinished["paces"].get(name, {}))
-        # Other processes have other completions.
+        # The completions of another process are not those of this one, which then generates anew.
         if is_own:
             self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
@@ -301,12 +301,15 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 reward.end_step()
         if mode == "eval" and self.step_rewards:
             # One answer for each image: the first of its group, as the first grounding reward reads it. A group may
-            # span two processes.
+            # span two processes, so that all are gathered before.
             self._evaluated_images += gather_object(self.step_rewards[0].predictions(inputs))[::group_size]
         return rewards
 
     def _check_numbers(self, rewards: torch.Tensor) -> None:
-        """Refuse a step's rewards, `(answers, functions)`, if all are NaN or one is infinite; warn once of some NaN."""
+        """Refuse a step's rewards, `(answers, functions)`, if all are NaN or one is infinite.
+
+        Warn once of an answer for which every function returned NaN.
+        """
         if rewards.isnan().all():
             raise ValueError(
                 f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
@@ -334,22 +337,25 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             rewards: of a step, `(answers, functions)`; the answers of a group stand side by side.
             group_size: answers of a group.
         """
+        # As in TRL, a NaN of one function adds nothing to the reward of an answer.
         total = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         unscored = rewards.isnan().all(dim=1)
-        # An answer without a reward is neither the highest nor the lowest of its group.
+        # An answer without any reward is neither the highest nor the lowest of its group. In a group without any the
+        # difference is -inf, so that it counts as one without spread.
         highest = total.masked_fill(unscored, -math.inf).view(-1, group_size).amax(dim=1)
         lowest = total.masked_fill(unscored, math.inf).view(-1, group_size).amin(dim=1)
         return float((highest - lowest <= SAME).float().mean())
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        """As TRL does, with the exact `frac_reward_zero_std`.
+        """As TRL does, with the exact `frac_reward_zero_std`: the share of groups whose answers all earn the same.
 
         TRL takes the standard deviation in float32, which is not quite 0 if all answers earn 0.2.
         """
         output = super()._generate_and_score_completions(inputs)
-        # With the other aggregation TRL normalises the batch as a whole, and its share is that of the batch.
+        # Only then is TRL's number such a share; with the other aggregation it speaks of the batch as a whole.
         if self.multi_objective_aggregation == "sum_then_normalize":
             metrics = self._metrics["train" if self.model.training else "eval"]
+            # In place of the value that TRL has just added for this step.
             metrics["frac_reward_zero_std"][-1] = self._zero_spread_share
         return output
 
@@ -359,16 +365,16 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log as TRL does, with complete metrics; completions go only into the folder of the run.
+        """Log as TRL does, with complete metrics; the table of completions goes only into the folder of the run.
 
-        The rows that rewards log with the completions name images and patients.
+        Its rows name images and patients.
         """
         self._complete_metrics(self._metrics["train" if self.model.training else "eval"])
         completions = self._logs["completion"]
-        # In place: TRL keeps a deque of limited length.
+        # One by one: a new list would not forget old completions, as TRL's deque does.
         for index, completion in enumerate(completions):
             completions[index] = _uniform_completion(completion)
-        # TRL would send the table to the trackers in `report_to`; their curves come from callbacks.
+        # TRL sends the table to the trackers in `report_to`: for now there are none. Curves reach them by callbacks.
         trackers, self.args.report_to = self.args.report_to, []
         try:
             super().log(logs, start_time)
@@ -384,14 +390,15 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             metrics: by key, a value for each step since the last log; TRL logs their mean. Changed in place.
         """
         if not self.model.training and self._evaluated_images:
-            # Several processes fill their last batches with the first images again.
+            # Several processes fill their last batches with the first images again, which count once.
             n_images = len(self.callback_handler.eval_dataloader.dataset)
             dependence = image_dependence(self._evaluated_images[:n_images])
             metrics["image_dependence"] = [dependence.dependence.value]
             metrics["image_dependence_p"] = [dependence.p]
             self._evaluated_images = []
         for name in self.reward_func_names:
-            # TRL's mean over the steps would weigh a step with one negative image like one with twenty.
+            # The images without findings in each step. TRL logs the mean of the steps' rates, in which a step with one
+            # such image would weigh as much as one with twenty.
             if metrics.get(f"{name}/negatives"):
                 negatives = sum(metrics[f"{name}/negatives"])
                 rate = sum(metrics[f"{name}/hallucinated"]) / negatives if negatives else math.nan
@@ -400,7 +407,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
                 counts: Counter[str] = Counter()
                 for step_counts in metrics.pop(f"{name}/{_REASONS}"):
                     counts.update(step_counts)
-                # A mapping cannot be drawn as a curve: only the log of the run gets it.
+                # Trackers cannot draw a mapping as a curve: :class:`LogEntry` adds it to the log of the run alone.
                 key = f"{name}/{_REASONS}" if self.model.training else f"eval_{name}/{_REASONS}"
                 self.rejected_reasons[key] = dict(counts)
 

@@ -94,13 +94,15 @@ class LookCloser:
             rewards: the reward functions.
             options: further arguments of TRL's trainer.
         """
+        # The tool reads boxes as the first grounding reward does.
         formats = [reward.reward.box_format for reward in rewards if isinstance(reward, StepReward)]
         options["environment_factory"] = functools.partial(LookEnvironment, self, formats[0] if formats else None)
         rewards.append(LookReward(self))
         if args.reward_weights is not None:
+            # The added reward is weighed by its own `cost`.
             args.reward_weights = [*args.reward_weights, 1.0]
         if args.max_tool_calling_iterations is None:
-            # One more: a call too many is answered in words.
+            # One more than there are looks: the call too many gets the answer that all are used.
             args.max_tool_calling_iterations = self.looks + 1
 
 
@@ -148,10 +150,12 @@ class LookEnvironment:
             The instructions after the prompt.
         """
         self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
+        # Opened when it is needed, see :meth:`_whole_image`.
         self._image: Image.Image | None = None
         width, height = row.get("width"), row.get("height")
         if width is None or height is None:
             width, height = self._whole_image().size
+        # The image's boxes are in pixels of this size.
         self.size = (float(width), float(height))
         resized = {side: row.get(side) for side in ("resized_width", "resized_height")}
         space = get_box_format(row["box_format"] if self.box_format is None else self.box_format).space
@@ -174,12 +178,13 @@ class LookEnvironment:
         """
         if self.pictures >= self.settings.looks:
             raise ValueError(f"all looks are used. {self._looks_left()}")
-        # A model may write any number, also in quotes.
+        # A model may write any number: one in quotes is read, one that overflows is refused below, without a warning.
         with np.errstate(over="ignore", invalid="ignore"):
             model_box = np.array([[x1, y1, x2, y2]], dtype=np.float64)
             part = frame_to_pixel(model_box, self.frame)[0].tolist()
         # Of a part that reaches off the image, what lies on it is shown.
         if reference_defect(part, self.size) not in (None, "partly-off-image"):
+            # TRL hands the message of the error to the model.
             raise ValueError("x1 is left of x2 and y1 above y2, and the part lies on the image.")
         return self._show(self._pixels_under(part))
 
@@ -195,19 +200,19 @@ class LookEnvironment:
         Args:
             part: x1, y1, x2, y2 in pixels of the image's boxes.
         """
+        # Width and height of the file. The image's boxes may be in pixels of another size.
         size = np.array(self._whole_image().size)
-        # The image's boxes may be in pixels of another size than the file's.
         scale = size / self.size
-        # A part may reach far off the image.
+        # A part may reach so far off the image that its numbers overflow.
         with np.errstate(over="ignore"):
             top_left, bottom_right = np.reshape(part, (2, 2)) * scale
             longest_side = min((bottom_right - top_left).max(), size.max())
-        # The whole pixels on the image that the part touches.
+        # The whole pixels on the image that the part touches, but not one that it touches by a rounding error.
         top_left = np.maximum(np.floor(top_left + _SLACK), 0)
         bottom_right = np.minimum(np.ceil(bottom_right - _SLACK), size)
-        # Processors of the Qwen2-VL kind refuse pictures that are 200 times as long as wide: keep well below.
+        # Processors of the Qwen2-VL kind refuse pictures that are 200 times as long as wide: allow half of that.
         min_side = np.minimum(max(self.settings.min_side, math.ceil(longest_side / 100)), size)
-        # Widen around the middle, or inwards from the edge of the image.
+        # Widen a side that is too short around its middle, or inwards from the edge of the image.
         missing = np.maximum(min_side - (bottom_right - top_left), 0)
         top_left = np.clip(top_left - missing // 2, 0, size - min_side)
         return np.concatenate([top_left, np.maximum(bottom_right, top_left + min_side)]).astype(int).tolist()
@@ -223,10 +228,10 @@ class LookEnvironment:
         picture = image.crop((x1, y1, x2, y2))
         picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
         self.pictures += 1
-        # From pixels of the file to pixels of the image's boxes.
+        # From pixels of the file to those of the image's boxes, and on to the numbers that the model writes.
         scale = np.array(self.size) / image.size
-        box = pixel_to_frame(np.array([rectangle]) * np.tile(scale, 2), self.frame)[0]
-        # + 0.0 turns -0 into 0.
+        [box] = pixel_to_frame(np.array([rectangle]) * np.tile(scale, 2), self.frame)
+        # + 0.0 turns -0, which would be written with its sign, into 0.
         place = ", ".join(f"{value:.6g}" for value in box + 0.0)
         text = f"This picture shows {place} of the image. Answer with boxes on the image. {self._looks_left()}"
         return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
