@@ -39,15 +39,13 @@ _REASON_BY_KEY: dict[str, str] = {key: reason for reason, keys in _KEYS["rejecte
 
 
 _decode_prefix = json.JSONDecoder().raw_decode
-_FENCED = ("```json\n[", "```json\n{")
-_ENDINGS = frozenset({"\n", "```", "\n```", "\n```\n"})
 
 
 def decode_plain_json(text: str) -> object:
     """Decode a text that is one JSON value, with or without a Markdown fence around; None for any other text.
 
-    None, too, for what only `scan_json` reads rightly: a backslash may hide an escaped key, `<` may open a tag that
-    moves the answer, and Python counts booleans among the numbers.
+    None, too, for JSON that only `scan_json` reads rightly: with a backslash, which may hide an escaped key; with `<`,
+    which may open a tag that moves the answer; and with booleans, which Python counts among the numbers.
 
     Example:
         >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
@@ -55,18 +53,19 @@ def decode_plain_json(text: str) -> object:
     """
     if text[:1] in ("[", "{"):
         start = 0
-    elif text.startswith(_FENCED):
+    elif text.startswith(("```json\n[", "```json\n{")):
         start = len("```json\n")
     else:
         return None
-    # Checked before anything is decoded: most texts that are not plain JSON end in prose.
+    # Cheaper than decoding: most texts that are not plain JSON end in prose, not in a bracket or a fence.
     if text[-1] not in "]}`\n" or "<" in text or "\\" in text or "true" in text or "false" in text:
         return None
     try:
         value, end = _decode_prefix(text, start)
     except (ValueError, RecursionError):
         return None
-    return value if end == len(text) or text[end:] in _ENDINGS else None
+    # Behind the value only the fence may end.
+    return value if text[end:] in ("", "\n", "```", "\n```", "\n```\n") else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -95,8 +94,8 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     key = fmt.keys[0]
     coords: list[float] = []
     labels: list[str | None] = []
-    # How many quotes these keys and labels take in the text: two for each string.
-    quotes = 0
+    # The quotes that these keys and labels take in the text, two for each string; a label `null` has none.
+    quote_count = 0
     try:
         for item in items:
             box = item[key]
@@ -106,19 +105,20 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
             if len(item) == 2:
                 label = item["label"]
                 labels.append(label or None)
-                quotes += 6 if type(label) is str else 4
+                quote_count += 6 if type(label) is str else 4
             elif len(item) == 1:
                 labels.append(None)
-                quotes += 2
+                quote_count += 2
             else:
                 return None
         # No number is larger than their norm, which takes a third of the time of `max` and `min`; NaN is not less.
         if not math.hypot(*coords) < numbers.MAX_COORDINATE or not all(map(_is_plain_label, {*labels})):
             return None
     except (KeyError, OverflowError, TypeError):
+        # Another key, an integer that is too large for a float, or a value of another type.
         return None
-    # A decoded object keeps only the last of duplicate keys, so strings are counted in the text.
-    if text.count('"') != quotes:
+    # More quotes are those of duplicate keys, of which a decoded object keeps only the last.
+    if text.count('"') != quote_count:
         return None
     return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * len(labels), "boxes", {})
 
@@ -136,7 +136,7 @@ class _Node:
     __slots__ = ("bracket", "closed", "end", "is_object", "members", "start")
 
     def __init__(self, bracket: str, start: int) -> None:
-        self.bracket, self.is_object = bracket, _BRACKET[bracket] == "{"
+        self.bracket, self.is_object = bracket, _KIND_OF_BRACKET[bracket] == "{"
         self.start, self.end, self.closed = start, start, False
         self.members: _Members = []
 
@@ -170,8 +170,8 @@ _TOKEN = re.compile(
 )
 #: What a list or an object at the top level begins with.
 OPENER = re.compile(r"[\[{［｛]")
-#: Models close "[" by ")".
-_BRACKET = dict(zip("[({［（｛])}］）｝", "[[{[[{[[{[[{", strict=True))
+#: What may close what: "[" stands for all brackets of lists, as models close "[" by ")", and "{" for those of objects.
+_KIND_OF_BRACKET = dict(zip("[({［（｛])}］）｝", "[[{[[{[[{[[{", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
 
@@ -186,6 +186,7 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
         >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), collector), collector.coords
         ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
+    # A family that is `keyed` writes JSON.
     if not fmt.syntax.keyed:
         folded_text = numbers.folded(text)
         # JSON without a box or a denial is left to the other readers.
@@ -222,6 +223,7 @@ _BRACKET_OF_TAG = {"open": "[", "close": "]", None: " "}
 
 def _without_escapes(text: str) -> str:
     """JSON with brackets for box tags and without the backslashes of JSON in a string or in Markdown."""
+    # A tag before or behind a number becomes a bracket, any other a blank.
     if "box" in text and "<" in text:
         text = _BOX_TAG.sub(lambda tag: _BRACKET_OF_TAG[tag.lastgroup], text)
     if "\\" in text:
@@ -255,24 +257,22 @@ def _denies(node: _Node) -> bool:
 
 
 class _Reader:
-    """Reads the lists and objects at the top level of a text, with all that their brackets enclose.
-
-    `roots`: these lists and objects.
-    `open_nodes`: those whose closing bracket was not read yet, the innermost last.
-    `key`: the key of the next member.
-    `cut_off`: the text breaks off.
-    `limit`: the reason why reading stopped before the end, `too_long` or `too_deep`.
-    `last_closer`: by opening bracket the position of the last closing one, up to which a list or object may be whole.
-    """
+    """Reads the lists and objects at the top level of a text, with all that their brackets enclose."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        # Whether the text breaks off inside a list or an object.
         self.cut_off = False
+        # The reason why reading stopped before the end of the text: `too_long` or `too_deep`.
         self.limit: str | None = None
+        # The lists and objects at the top level.
         self.roots: list[_Node] = []
+        # The nodes whose closing bracket was not read yet, the innermost last.
         self.open_nodes: list[_Node] = []
+        # The key of the next member.
         self.key: str | None = None
-        # The decoder counts no tokens: a text that may have too many is not given to it.
+        # Where the last closing bracket stands, by its opening one: what opens behind it is not whole. Nothing is given
+        # to the decoder if the text may have too many tokens, as the decoder does not count them.
         self.last_closer = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
 
     def read(self) -> list[_Node]:
@@ -287,10 +287,10 @@ class _Reader:
                 position = opener.start()
             token = _TOKEN.match(self.text, position)
             if token is None:
-                # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
+                # The text ends: only braces around complete values may stay open, as in "{ [{...}, {...}]".
                 self.cut_off = not all(map(_holds_nodes_only, self.open_nodes))
                 break
-            position = self.take(token, position)
+            position = self.take(token)
             if self.limit is not None:
                 break
         else:
@@ -299,64 +299,75 @@ class _Reader:
             self.open_nodes[0].end = len(self.text)
         return self.roots
 
-    def take(self, token: re.Match[str], start: int) -> int:
-        """Take the token of `_TOKEN` that begins at `start`, and return where the next one begins."""
+    def take(self, token: re.Match[str]) -> int:
+        """Take a match of `_TOKEN`, and return where the next one begins. Outside all brackets it is an opening one."""
         kind = token.lastgroup
         end = token.end()
         if kind == "comment":
+            # It may stand between a key and its value.
             return end
         if kind == "colon":
             self.take_colon()
             return end
         if kind == "open":
-            end = self.take_open(token["open"], start, end)
+            end = self.take_open(token["open"], end)
         elif kind == "close":
             self.take_close(token["close"], end)
-        elif kind != "comma" and self.open_nodes:
+        elif kind != "comma":
             self.open_nodes[-1].members.append((self.key, _scalar(token)))
+        # The key was that of the member which this token is, begins or ends.
         self.key = None
         return end
 
     def take_colon(self) -> None:
         """Make the member before a colon, a string in an object, the key of the next member."""
         self.key = None
-        parent = self.open_nodes[-1] if self.open_nodes else None
-        if parent is not None and parent.is_object and parent.members:
+        parent = self.open_nodes[-1]
+        if parent.is_object and parent.members:
             key, value = parent.members[-1]
             if key is None and isinstance(value, str):
                 parent.members.pop()
                 self.key = numbers.folded(value)
 
     def take_close(self, bracket: str, end: int) -> None:
-        """Close the innermost node of this bracket, with everything open inside it; a stray bracket closes none."""
+        """Close the innermost node that the bracket, which ends at `end`, may close, with all that is open inside it.
+
+        A stray bracket, for which there is no such node, closes none.
+        """
         for depth in reversed(range(len(self.open_nodes))):
             node = self.open_nodes[depth]
-            if _BRACKET[node.bracket] == _BRACKET[bracket]:
-                is_of_one_kind = (node.bracket in "(（") == (bracket in ")）")
-                # "[)" states nothing, but "[1, 2, 3, 4)" is a box.
-                node.closed = bool(node.members) or is_of_one_kind
+            if _KIND_OF_BRACKET[node.bracket] == _KIND_OF_BRACKET[bracket]:
+                both_or_neither_round = (node.bracket in "(（") == (bracket in ")）")
+                # "[1, 2, 3, 4)" is a box, but "[)" is not taken for the statement "[]".
+                node.closed = bool(node.members) or both_or_neither_round
                 node.end = end
                 del self.open_nodes[depth:]
                 return
 
-    def take_open(self, bracket: str, start: int, end: int) -> int:
-        """Begin a list or an object, and return where the next token begins: behind all of it where it is sound."""
+    def take_open(self, bracket: str, end: int) -> int:
+        """Begin the list or object whose opening bracket ends at `end`, and return where the next token begins.
+
+        If it is sound JSON to its closing bracket, it is decoded at once, and the next token is behind it; else it is
+        opened, and its first member comes next.
+        """
         depth = len(self.open_nodes)
         if depth == MAX_DEPTH:
             self.limit = "too_deep"
             return end
-        siblings = self.open_nodes[-1].members if self.open_nodes else None
-        may_be_whole = end <= self.last_closer.get(bracket, -1)
-        child = _decoded_node(self.text, end - 1, MAX_DEPTH - depth) if may_be_whole else None
-        if child is not None:
-            end = child.end
+        start = end - 1
+        parent = self.open_nodes[-1] if self.open_nodes else None
+        # Only `[` and `{` are JSON: for other brackets no last closing one is known.
+        may_be_whole = start < self.last_closer.get(bracket, -1)
+        node = _decoded_node(self.text, start, MAX_DEPTH - depth) if may_be_whole else None
+        if node is not None:
+            end = node.end
         else:
-            child = _Node(bracket, start)
-            self.open_nodes.append(child)
-        if siblings is None:
-            self.roots.append(child)
+            node = _Node(bracket, start)
+            self.open_nodes.append(node)
+        if parent is None:
+            self.roots.append(node)
         else:
-            siblings.append((self.key, child))
+            parent.members.append((self.key, node))
         return end
 
 
@@ -383,7 +394,7 @@ def _decoded_node(text: str, start: int, room: int) -> _Node | None:
 
 
 def _node_of(value: Any, start: int, room: int) -> _Node:
-    """The node of a decoded list, or of an object, which is a tuple of pairs; `start` is where it stands in the text.
+    """The node of a list or an object as `_decode_node` gives it: a list of values, or a tuple of (key, value) pairs.
 
     Raises:
         RecursionError: it is more than `room` levels deep.
@@ -395,6 +406,7 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
     pairs = value if node.is_object else [(None, member) for member in value]
     for key, member in pairs:
         if isinstance(member, list | tuple):
+            # Only where a node at the top level stands is ever asked, so nested ones get its place.
             member = _node_of(member, start, room - 1)
         node.members.append((None if key is None else numbers.folded(key), member))
     return node
@@ -405,7 +417,7 @@ class _Cut(str):
 
 
 def _scalar(token: re.Match[str]) -> str | bool | None:
-    """The value of a token that is a string, a number, a constant or a bare word; a `_Cut` at the end of the text."""
+    """The value of a token: its text, numbers too, or that of a constant; a `_Cut` if the text breaks off in it."""
     kind = str(token.lastgroup)
     text: str = token[kind]
     if token.end(kind) == len(token.string):
@@ -456,6 +468,7 @@ def _collect(
         # {"answer": []}, but not {"label": "mass", "attributes": []}
         collector.stated_empty |= node.closed and not beside_label
     elif node.closed and not beside_box and not isinstance(numbers.box_or_reason(node.tokens()), str):
+        # Four numbers: a box under a key that is none of the format's.
         collector.reject("unknown_key")
 
 
@@ -470,7 +483,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         key in keys or key in _REASON_BY_KEY or isinstance(member, bool | _Node) for key, member in node.members
     )
     if not may_hold_boxes:
-        # So '{"a": 1}' over and over is as quick to read as anything else.
+        # Left at once, so that a text full of '{"a": 1}' takes no longer than others.
         return
     members = _joined_corners(node.members)
     boxes_by_member = _boxes_by_member(members, fmt, collector)
@@ -485,25 +498,26 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         box_count = 1
     elif not box_count:
         collector.asserted |= _asserts_without_box(members, keys)
-    # Duplicate keys: as many labels as boxes belong together in their order.
+    # With duplicate keys there may be as many labels as boxes: these belong together in their order.
     label_of_next_box = iter(labels if len(labels) == box_count else [last_label] * box_count)
     # "{[1, 2, 3, 4]}": a pair of braces around a list is no object, and the list stands under no key at all.
     is_braces_only = all(key is None for key, _ in members)
-    findings = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
+    members_with_boxes = [member for _, member in members if isinstance(member, _Node) and _holds_key(member, fmt)]
     for boxes_of_member, (key, member) in zip(boxes_by_member, members, strict=True):
         for box_or_reason in boxes_of_member:
             collector.take(box_or_reason, next(label_of_next_box), score)
         if key in keys or boxes_of_member:
             continue
-        # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they
-        # are.
-        has_box_beside = beside_box or box_count > 0 or any(finding is not member for finding in findings)
+        # Beside a box, or another member that holds boxes, numbers under a name of their own are no failed boxes.
+        has_box_beside = beside_box or box_count > 0 or any(other is not member for other in members_with_boxes)
         if key in _REASON_BY_KEY:
             if not has_box_beside:
                 collector.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
+            # "label": {"en": "mass"} was read as a label.
             is_label_in_languages = member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)
             if not is_label_in_languages:
+                # "" is a key that is unknown, None says that none was needed.
                 key_of_member = None if is_braces_only else key or ""
                 _collect(member, key_of_member, fmt, collector, beside_label=bool(labels), beside_box=has_box_beside)
         elif isinstance(member, bool):
@@ -525,7 +539,10 @@ def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector)
 
 
 def _is_list_of_boxes(key: str | None, member: _Value) -> bool:
-    """Whether a member is `"boxes": [[1, 2, 3, 4]]`, whose labels stand beside it; those of objects stand in them."""
+    """Whether a member is a list of lists such as `"boxes": [[1, 2, 3, 4]]`, whose labels stand beside it.
+
+    A list of objects is not meant: its labels stand in the objects.
+    """
     if not key or not key.endswith("boxes") or not isinstance(member, _Node) or member.is_object:
         return False
     nodes = member.nodes()
@@ -551,11 +568,12 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
     """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
     if isinstance(value, _Node):
         for inner_key, member in value.members:
-            # What has no key, or that of a language such as "en", counts as under the key of the whole.
+            # What has no key, or the two letters of a language such as "en", counts as under the key of the whole.
             if _asserts_finding(inner_key if inner_key and len(inner_key) > 2 else key, member):
                 return True
         return False
     if isinstance(value, bool):
+        # "present": true and "normal": false both say that there is a finding.
         is_about_normality = bool(key and _NORMAL_KEY.search(key))
         return value != is_about_normality
     if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
@@ -646,7 +664,10 @@ def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
-    """The box of an object that names its corners, with the keys and the order of :func:`_corners`."""
+    """The box of an object that names its corners, or the reason why it is none.
+
+    `corners`, the keys of its numbers, and `order`, that of these numbers, are as :func:`_corners` gives them.
+    """
     value_by_key = dict(node.members)
     tokens: list[str] = []
     for corner in corners:
@@ -654,8 +675,8 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
         if isinstance(value, _Cut):
             return "unclosed"
         if isinstance(value, _Node):
-            # A corner point: by name, so that x comes before y; a list without names keeps its order.
-            point = sorted(value.members, key=lambda member: member[0] or "")
+            # A corner {"x": 1, "y": 2}: sorted by key, x comes before y. In [1, 2] there are no keys to sort by.
+            point = sorted(value.members, key=lambda key_and_number: key_and_number[0] or "")
             tokens += [_token(number) for _, number in point[:MAX_LIST]]
         else:
             tokens.append(_token(value))
@@ -670,7 +691,7 @@ def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_k
     tokens = node.tokens()
     if tokens and not has_box_key and not numbers.looks_numeric(tokens[0]):
         return []
-    # Also an empty list.
+    # This holds for an empty list as well: [] says that there is nothing.
     if all(token.casefold() in numbers.NOTHING for token in tokens):
         collector.stated_empty |= node.closed
         return []
@@ -685,7 +706,7 @@ def _token(value: _Value) -> str:
 
 
 def _labels_of(members: _Members) -> list[str | None]:
-    """The labels of an object: the values of the first label key that it has, or of the list under it."""
+    """The labels of an object: what stands under the first label key that it has; a list there is a list of labels."""
     keys = {key for key, _ in members}
     label_key = next((key for key in (*_LABEL_KEYS, "labels") if key in keys), None)
     if label_key is None:
