@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import html
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,12 +59,14 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     """The pattern of runs of the format's coordinate tokens, of tags and of groups in brackets."""
     # The content of a group holds no bracket and no `<`, and tags are short, so all matches together read each
     # character a bounded number of times.
+    # Without coordinate tokens a run is what never matches.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
-    return re.compile(
-        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)"
-        r"|(?P<group>(?P<opening>[\[(［（])(?P<content>[^\[\]()［］（）<]*)"
-        r"(?:(?P<closing>[\])］）])|(?=(?P<box_end></b?box>))|))"
-    )
+    # An attribute in quotes may hold a ">".
+    named = r"</?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>"
+    # A group ends with a closing bracket, or before the tag that closes its box, or else where its content ends.
+    group_end = r"(?P<closing>[\])］）])|(?=(?P<box_end></b?box>))|"
+    group = rf"(?P<opening>[\[(［（])(?P<content>[^\[\]()［］（）<]*)(?:{group_end})"
+    return re.compile(rf"(?P<run>{run})|(?P<named>{named})|(?P<tag><[^<>]{{1,80}}>)|(?P<group>{group})")
 
 
 def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
@@ -82,11 +85,11 @@ def scan_brackets(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         return
     marks = [mark for mark in map(_mark_at, matches[:MAX_GROUPS]) if mark is not None]
     labelled = _with_labels(marks, text)
-    # "<ref>no": a label that the text breaks off in is no statement.
+    # "<ref>no": the text breaks off in a label, whose words are no statement.
     collector.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(matches) <= MAX_GROUPS
     _Scan(text, fmt, collector).walk(labelled)
     if collector.met_nothing and len(labelled) < len(marks):
-        # Only labels held anything like numbers: read those.
+        # All numbers stood in what was taken for labels: read those.
         _Scan(text, fmt, collector).walk([mark for mark in marks if mark.kind in _NUMBERS])
     if len(matches) > MAX_GROUPS:
         collector.reject("too_long")
@@ -104,13 +107,14 @@ def _mark_at(match: re.Match[str]) -> _Mark | None:
     start, end = match.span()
     tag = match[0]
     if match.lastgroup == "run":
+        # Coordinate tokens, which look like tags.
         return _Mark("run", start, end, tag)
     # Some write a list in angle brackets, "<1, 2, 3, 4>", which the pattern takes for a tag.
     if tag[1] in "0123456789-." and "," in tag:
         return _Mark("group", start, end, opening="<", closed=True, lists=split_numbers(tag[1:-1]))
     if match.lastgroup == "named":
         return _Mark("named_end" if tag[1] == "/" else "named", start, end, tag)
-    # A point has its coordinates in attributes; one without them is a tag in `TAG_ROLES`.
+    # A point with its coordinates in attributes is a shape of its own; without them its tag stands in `TAG_ROLES`.
     if tag.startswith("<point") and "=" in tag:
         return _Mark("shape", start, end, "<point>")
     return _Mark(TAG_ROLES.get(tag.casefold(), "other"), start, end, tag)
@@ -119,6 +123,7 @@ def _mark_at(match: re.Match[str]) -> _Mark | None:
 def _bracket_mark(match: re.Match[str]) -> _Mark | None:
     """The group at a match of brackets; None where they hold prose. Empty brackets are a group without lists."""
     opening, content, closing = match["opening"], match["content"], match["closing"]
+    # Words; but nothing, or only commas between nothing, is no prose.
     if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
         return None
     lists = split_numbers(content)
@@ -182,7 +187,7 @@ class _Scan:
     corners: groups with one point each, which may be corners of a box that is not complete.
     box_tag: the open tag around boxes.
     box_tag_is_bare: no brackets or tokens stand in it so far, so that its numbers may be bare: "<box>1 2 3 4</box>".
-    box_tag_ends: it stands where the end of another is missing: "<box>1 2 3 4<box>".
+    box_tag_may_close: it stands inside another, and may be meant to close that: "<box>1 2 3 4<box>".
     met_before_box: how many boxes and broken boxes there were before it.
     in_relation: within a predicate, whose boxes repeat those of its subject and object, and do not count.
     in_shape: within the tags of a point, a polygon or a mask, whose numbers are no box.
@@ -198,7 +203,7 @@ class _Scan:
     corners: list[_Mark] = field(default_factory=list)
     box_tag: _Mark | None = None
     box_tag_is_bare: bool = False
-    box_tag_ends: bool = False
+    box_tag_may_close: bool = False
     met_before_box: int = 0
     in_relation: bool = False
     in_shape: bool = False
@@ -208,7 +213,8 @@ class _Scan:
     def walk(self, marks: list[_Mark]) -> None:
         """Add the boxes of these marks to the collector."""
         kinds = {mark.kind for mark in marks}
-        # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
+        # Whoever writes tags around boxes where JSON (`keyed`) was asked for names the finding before them, as MedMO
+        # does.
         label_may_be_before = self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
         label_is_before = label_may_be_before and "label" not in kinds
         label_is_after = self.fmt.untagged_label == "after"
@@ -227,6 +233,7 @@ class _Scan:
             # Corner points of one box have neither words nor tags between them.
             if words or is_tag:
                 self._end_corners()
+            # Words wait for the next box: `_own_label` uses them up.
             self.words = words or self.words
             if is_tag:
                 self._read_tag(mark)
@@ -247,7 +254,8 @@ class _Scan:
             if self.box_tag_is_bare and bracket:
                 # "<box>1 2 3 4>": of the closing tag only its bracket is left.
                 self._read_bare(content)
-            elif not self.box_tag_ends or any(map(str.isdecimal, content)):
+            elif not self.box_tag_may_close or any(map(str.isdecimal, content)):
+                # A tag without digits behind it may be the missing end of another; else it is itself without an end.
                 self.collector.cut_off = True
         after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
         # A comma behind a box announces another one.
@@ -255,7 +263,7 @@ class _Scan:
 
     def _read_tag(self, mark: _Mark) -> None:
         """Keep what a tag says of the numbers behind it, and end the box tag that it closes."""
-        in_box_tag = self.box_tag is not None
+        is_in_box_tag = self.box_tag is not None
         if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
         if mark.kind == "label":
@@ -278,13 +286,13 @@ class _Scan:
         self.in_relation |= mark.kind == "relation"
         self.in_shape &= mark.kind != "shape_end"
         if mark.kind == "box" or mark.text.startswith("<point_box"):
-            self.box_tag, self.box_tag_is_bare, self.box_tag_ends = mark, True, in_box_tag
+            self.box_tag, self.box_tag_is_bare, self.box_tag_may_close = mark, True, is_in_box_tag
             self.met_before_box = self.collector.met
 
     def _read_named(self, tag: str) -> None:
         """Take the label in the attribute `mention` of a tag; a collection's holds for all boxes in it."""
         mention = _MENTION.search(tag)
-        self.label = _clean(html.unescape(mention[1])) if mention else self.collection
+        self.label = _clean(html.unescape(mention["label"])) if mention else self.collection
         if tag.startswith("<collection"):
             self.collection = self.label
 
@@ -296,13 +304,13 @@ class _Scan:
         """
         if self.box_tag is not None and not self.in_relation:
             content = self.text[self.box_tag.end : end]
-            has_nothing_from_brackets = self.collector.met == self.met_before_box
+            brackets_gave_nothing = self.collector.met == self.met_before_box
             if self.box_tag_is_bare:
                 self._read_bare(content)
-            elif has_nothing_from_brackets and any(map(str.isdecimal, content)):
+            elif brackets_gave_nothing and any(map(str.isdecimal, content)):
                 # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
                 self._reject("wrong_count")
-            elif has_nothing_from_brackets and any(map(str.isalpha, content)):
+            elif brackets_gave_nothing and any(map(str.isalpha, content)):
                 # "<box>[[none]]</box>": the outer bracket was read as a group without numbers.
                 self._read_bare(content)
         self.box_tag = None
@@ -325,6 +333,7 @@ class _Scan:
         if mark.lists and not mark.closed:
             self._read_unclosed(mark)
             return
+        # One list of two numbers.
         is_point = mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]
         if not is_point or not self._joins(mark):
             self._end_corners()
@@ -336,8 +345,9 @@ class _Scan:
             for tokens in mark.lists:
                 self._add(tokens)
         else:
+            # Empty brackets: "[]" says that there is nothing, and "[" that the text breaks off. "()" and "[)" say
+            # neither.
             self.collector.stated_empty |= mark.closed and mark.opening in "[［"
-            # "()" and "[)" state nothing, and nothing is missing in them.
             self.collector.cut_off |= not mark.closed and mark.end == len(self.text) and self.text[-1] not in ")）"
 
     def _joins(self, mark: _Mark) -> bool:
@@ -349,46 +359,48 @@ class _Scan:
 
     def _read_unclosed(self, mark: _Mark) -> None:
         """Read the complete lists of a group that breaks off, unless it is prose."""
+        # Two numbers or more; one behind a corner, "(1, 2), (3"; or one in square brackets, "[12".
         is_attempt = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
         is_after_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
         is_square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))
         if not (is_attempt or is_after_corner or is_square):
             return
-        self._end_corners(mark if self._joins(mark) else None)
+        self._end_corners(cut_point=mark if self._joins(mark) else None)
+        # The last list is the one that breaks off.
         for tokens in mark.lists[:-1]:
             self._add(tokens)
         self._reject("unclosed")
         self.collector.cut_off |= mark.end == len(self.text)
 
-    def _end_corners(self, cut: _Mark | None = None) -> None:
+    def _end_corners(self, cut_point: _Mark | None = None) -> None:
         """Make boxes of `corners`, the points in a row: two are a box, four are a quadrilateral.
 
         Points that are written in pairs, "(1,2),(3,4) (5,6),(7,8)", are one box a pair, even if the last pair breaks
-        off. `cut` is the point in which the text breaks off, where it belongs to those before it.
+        off. `cut_point` is the point in which the text breaks off, where it belongs to those before it.
         """
         corners, self.corners = self.corners, []
         if not corners:
             return
-        points = corners if cut is None else [*corners, cut]
+        points = corners if cut_point is None else [*corners, cut_point]
         gaps = [self.text[point.end : next_point.start] for point, next_point in itertools.pairwise(points)]
-        # Within pairs the points are joined by other characters than pairs are.
+        # The gaps within pairs, every other one, hold other characters than those between pairs.
         are_pairs = len(points) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])
         tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
             # "[1, 2], [3, 4]" are points; "[[1, 2], [3, 4]]" is a box.
             for _ in corners:
                 self._reject("point")
-        elif are_pairs or (len(corners) == 2 and cut is None):
+        elif are_pairs or (len(corners) == 2 and cut_point is None):
+            # Two points, four numbers, are a box.
             complete = len(tokens) // 4 * 4
             for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
-            # A point is left over.
-            if complete < len(tokens) and corners[-1].end == len(self.text):
-                self._reject("unclosed")
-                self.collector.cut_off = True
-            elif complete < len(tokens):
-                self._reject("point")
-        elif cut is None:
+            if complete < len(tokens):
+                # A point is left over.
+                ends_text = corners[-1].end == len(self.text)
+                self._reject("unclosed" if ends_text else "point")
+                self.collector.cut_off |= ends_text
+        elif cut_point is None:
             # One point or more than two: no box, for the reason that their numbers give.
             self._add(tokens[:MAX_LIST])
 
@@ -404,23 +416,25 @@ class _Scan:
         tokens = _TOKEN_NUMBER.findall(mark.text)
         # Cells on each side of the grid, 0 for coordinates.
         patches = self.fmt.syntax.patches
-        largest = patches**2 - 2 if patches else self.fmt.largest
+        largest = math.inf if self.fmt.largest is None else self.fmt.largest
+        # Cells are numbered from 0. A coordinate may be one more than the largest, for the far edge of the image.
+        limit = patches**2 - 1 if patches else largest + 1
         box_count, remainder = divmod(len(tokens), 2 if patches else 4)
         cut_off = remainder > 0 and mark.end == len(self.text)
-        # `int` refuses endless numbers.
+        # `int` refuses endless numbers, in whose place one stands that is too large for any image.
         numbers = [10**MAX_LIST if len(token) > MAX_LIST else int(token) for token in tokens]
-        # One more than the largest is allowed, for the far edge of the image.
-        if largest is not None and max(numbers) > largest + 1:
+        if max(numbers) > limit:
             for _ in range(max(box_count, 1)):
                 self._reject("number_too_large")
         elif patches:
             if len(tokens) == 2:
+                # As tokens, which is what every box is read from.
                 self._add([repr(value) for value in patch_index_to_norm1(numbers[0], numbers[1], patches)])
             elif not cut_off:
                 self._reject("wrong_count")
         else:
-            # Eight may be a quadrilateral; its corners, listed around it, are no boxes with their corners in order: of
-            # two sides that face each other one runs backwards. So may fewer be, where the text breaks off.
+            # Eight may be a quadrilateral, and fewer its beginning where the text breaks off. Its corners go around it:
+            # of two sides that face each other one runs backwards, so that a "box" of two corners is not in order.
             starts = range(0, 4 * box_count, 4)
             in_order = all(numbers[k] <= numbers[k + 2] and numbers[k + 1] <= numbers[k + 3] for k in starts)
             if (remainder and not cut_off) or (len(tokens) == 8 and not in_order):
@@ -464,7 +478,7 @@ def _next_numbers(marks: Sequence[_Mark], text_end: int) -> list[int]:
     return starts[::-1]
 
 
-_MENTION = re.compile(r'\bmention="([^"]*)"')
+_MENTION = re.compile(r'\bmention="(?P<label>[^"]*)"')
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
@@ -476,6 +490,7 @@ def _clean(label: str) -> str | None:
 def _words(gap: str) -> str:
     """The label in the text before a box: its last line, without an "and" or the like in front."""
     if not gap.strip(_BEFORE_LABEL):
+        # Punctuation alone.
         return ""
     last_line = gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
     return _TAG.sub("", _JOINING.sub("", last_line)).strip()
@@ -494,7 +509,7 @@ def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     """Whether the text breaks off inside a tag or a coordinate token: "<bo", "<loc_12"."""
     start = text.rfind("<")
     tail = text[start:].rstrip() if start >= 0 else ""
-    # Their attributes make these tags longer than others, and may hold a ">".
+    # Tags with attributes are longer than others, and an attribute may hold a ">".
     if tail.startswith(_WITH_ATTRIBUTES) and not _closed_tag(tail):
         return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
@@ -504,11 +519,12 @@ def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     token_name = tail[1:].rstrip("0123456789")
     if tail[-1].isdecimal():
         return token_name in fmt.syntax.tokens
+    # "<lo": not even the name of the token is complete.
     return any(name.startswith(token_name) for name in fmt.syntax.tokens)
 
 
 _AROUND_LINE = _BEFORE_LABEL + "{}$"
-_LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
+_LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?(?P<numbers>[^\n:：]*)")
 
 
 def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
@@ -526,13 +542,13 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         line_match = _LINE.fullmatch(line.strip(_AROUND_LINE))
         if line_match is None:
             continue
-        for tokens in split_numbers(line_match[1]):
+        for tokens in split_numbers(line_match["numbers"]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
 
 
-_COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
-_HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
+_COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["'](?P<numbers>[^"'<>]*)["'][^<>]{0,80}>(?P<label>[^<]*)""")
+_HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["'](?P<numbers>[^"'<>]{0,200})["']""")
 
 
 def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
@@ -551,16 +567,18 @@ def scan_attributes(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
     """
     if "data-bbox" in text:
         for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
-            for tokens in split_numbers(match[1]):
+            for tokens in split_numbers(match["numbers"]):
                 collector.take(ordered_box_or_reason(tokens, fmt.order))
     if "<boxes" not in text:
         return
     for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
-        tokens = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
-        label = _clean(match[2])
+        # One for the image, and five for each box.
+        tokens = match["numbers"].replace(",", " ").split(maxsplit=1 + 5 * MAX_BOXES)
+        label = _clean(match["label"])
         if len(tokens) < 6 or len(tokens) % 5 != 1:
             collector.reject("wrong_count")
             continue
-        for start in range(2, len(tokens), 5):
-            collector.take(ordered_box_or_reason(tokens[start : start + 4], fmt.order), label)
+        for start in range(1, len(tokens), 5):
+            # The first of the five is the box's own number.
+            collector.take(ordered_box_or_reason(tokens[start + 1 : start + 5], fmt.order), label)
     collector.cut_off |= _ends_in_tag(text, fmt)

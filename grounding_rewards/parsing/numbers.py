@@ -62,6 +62,7 @@ def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[st
         return None
     for box_names in _SIZE_NAMES:
         if all(name in names for name in box_names):
+            # "cx" is the centre.
             return box_names, "cxcywh" if "c" in box_names[0] else order
     return None
 
@@ -112,7 +113,11 @@ _MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
 
 
 def _tokens(text: str) -> list[str]:
-    """Split a text at its commas, or at its blanks if it has no comma; quotes and units of the tokens are left out."""
+    """Split a text at its commas, or at its blanks if it has no comma; quotes and units of the tokens are left out.
+
+    At most `MAX_LIST` + 1 tokens, as no shape with a name of its own has more numbers.
+    """
+    # Remarks, units and full-width points are rare, and one quick search tells that there are none.
     if _MAY_BE_NOISE(text):
         text = _NOISE.sub("", text).replace("．", ".")
     between_commas = _COMMA.split(text, MAX_LIST)
@@ -126,7 +131,7 @@ def _tokens(text: str) -> list[str]:
             words = point.split(maxsplit=MAX_LIST)
             numbers += words if words and all(map(_is_number, words)) else [point]
         tokens = numbers
-    # A comma behind the last token.
+    # Behind a comma at the end there is an empty token.
     return tokens if tokens[-1] else tokens[:-1]
 
 
@@ -144,7 +149,7 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
             return _REASON_BY_COUNT.get(len(tokens), "wrong_count")
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
-    # Two corners in strings, numbers with a unit.
+    # A token may hold a corner, "12, 34", or a number with its unit, "12 px".
     inner_tokens = [inner for token in tokens for inner in _tokens(token) or [token]]
     if all(map(_is_number, inner_tokens)):
         return box_or_reason(inner_tokens)
@@ -154,6 +159,7 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
         return "not_finite"
     if not any(map(str.isdecimal, "".join(tokens))):
         return "words"
+    # Some are numbers, and others not.
     return "missing_number" if {"", "None", "null"}.intersection(tokens) else "not_a_number"
 
 
@@ -178,7 +184,7 @@ _NAMED_NUMBER = re.compile(
     r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
     re.IGNORECASE,
 )
-_NAMES_BY_SET = {frozenset(names): names for names in CORNER_NAMES}
+_CORNER_NAMES_BY_SET = {frozenset(names): names for names in CORNER_NAMES}
 _AFTER_NUMBER = " \t\r\n,.;:-，。；：、[]()*`\\&"
 
 
@@ -189,7 +195,7 @@ def named_boxes(text: str) -> list[list[float] | str]:
         >>> named_boxes("The mass: y0=200, x0=100, x1=300, y1=400. The heart: left: 1, top: 2, right:")
         [[100.0, 200.0, 300.0, 400.0]]
     """
-    # Fewer are no box, nor a broken one.
+    # Each number has one of these before it, and fewer than three numbers are no box, nor a broken one.
     if sum(map(text.count, "=:：")) < 3:
         return []
     boxes: list[list[float] | str] = []
@@ -198,8 +204,10 @@ def named_boxes(text: str) -> list[list[float] | str]:
     end = 0
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
         name = folded(match["name"])
-        belongs_to_box = name not in corners and any(corners.keys() | {name} <= names for names in _NAMES_BY_SET)
-        if not belongs_to_box:
+        names_so_far = {*corners, name}
+        fits_some_box = any(names_so_far <= names_of_box for names_of_box in _CORNER_NAMES_BY_SET)
+        if name in corners or not fits_some_box:
+            # Another box begins here.
             # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
             if len(corners) == 3:
                 boxes.append("wrong_count")
@@ -207,7 +215,8 @@ def named_boxes(text: str) -> list[list[float] | str]:
         corners[name] = match["number"]
         end = match.end()
         if len(corners) == 4:
-            names = _NAMES_BY_SET[frozenset(corners)]
+            # In the order x1, y1, x2, y2, whatever that of the text.
+            names = _CORNER_NAMES_BY_SET[frozenset(corners)]
             boxes.append(box_or_reason([corners[name] for name in names]))
             corners = {}
     if len(corners) == 3:

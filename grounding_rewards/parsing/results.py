@@ -150,7 +150,7 @@ class BoxCollector:
     room: int = MAX_BOXES
 
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
-        """Count the reason why something is no box; unless the reason is one of the whole text, keep a broken box."""
+        """Count why something is no box, and keep a broken box there, unless the reason is about the whole text."""
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             if reason not in WHOLE_TEXT:
@@ -180,8 +180,9 @@ class BoxCollector:
         """The broken boxes that count: none without a complete box, nor the one in which a text is cut off."""
         if not self.labels:
             return ()
+        # The last one, without its closing bracket, is where the text is cut off.
         broken = self.broken[:-1] if cut_off and self.ends_open else self.broken
-        # Ranked by confidence, a box that breaks before its own must not come last, where it would be free.
+        # Metrics rank boxes by confidence: one that breaks off before its own is the surest, as last it would be free.
         if any(score is not None for score in self.scores):
             broken = [box._replace(score=math.inf) if box.score is None else box for box in broken]
         return tuple(broken)

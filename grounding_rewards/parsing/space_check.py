@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -169,17 +168,19 @@ class _Sample:
 
     @staticmethod
     def of(images: Sequence[Sequence[_Answer]], fmt: BoxFormat) -> _Sample:
-        """The answers to some images, a list for each, as arrays."""
-        answers = [answer for of_image in images for answer in of_image]
+        """The answers to some images, a list for each image, as arrays."""
+        answers = [answer for answers_to_image in images for answer in answers_to_image]
+        # A row for each of the four sizes; the last axis is that of an answer's boxes, which all have its sizes.
         sizes = np.array([size for _, _, size in answers]).reshape(-1, 4).T[..., None]
         xyxy = [np.array(raw.coords[: 4 * _MAX_BOXES]).reshape(-1, 4) for raw, _, _ in answers]
-        rows = np.arange(len(answers))
+        all_answers = np.arange(len(answers))
         return _Sample(
             # Back from the order in which they were read to that of the text.
-            written=BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(rows),
-            gt=BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(rows) / _corner(sizes),
+            written=BoxBatch.of([from_xyxy(boxes, fmt.order) for boxes in xyxy], "boxes").padded(all_answers),
+            # From pixels to fractions of the image.
+            gt=BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(all_answers) / _corner(sizes),
             sizes=sizes,
-            image=np.repeat(np.arange(len(images)), [len(of_image) for of_image in images]),
+            image=np.repeat(np.arange(len(images)), [len(answers_to_image) for answers_to_image in images]),
             images=len(images),
         )
 
@@ -190,6 +191,7 @@ class _Sample:
 
     def alternatives(self, declared: Convention) -> list[Convention]:
         """All other conventions, the most common space first; resized pixels only if all their sizes are known."""
+        # The last two of the four sizes are the resized ones.
         resized_known = positive_sizes(self.sizes[2:]).all()
         spaces = [name for name, space in SPACES.items() if space.frame != "resized" or resized_known]
         conventions = [Convention(space, order) for space in spaces for order in ORDERS]
@@ -207,10 +209,11 @@ class _Sample:
         return summed / np.bincount(self.image, self.is_written.sum(axis=1), self.images)
 
     def control_iou(self, boxes: Boxes) -> Array:
-        """The mean over some other images of `mean_iou` with their reference boxes: (images,)."""
-        # All answers of an image have the same reference boxes: those of the first stand for it.
+        """For each image, how well its boxes meet the references of others: `mean_iou` with theirs, (images,)."""
+        # The index of each image's first answer, as all its answers have the same reference boxes.
         first_answer = np.unique(self.image, return_index=True)[1]
         ious = []
+        # Each image is compared with the next one, then with the one after that, and so on; the first follows the last.
         for shift in range(1, min(_CONTROLS, self.images - 1) + 1):
             other_image = (self.image + shift) % self.images
             ious.append(self.mean_iou(boxes, self.gt[first_answer[other_image]]))
@@ -269,8 +272,8 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
     """
     declared_iou = float(sample.mean_iou(sample.read(declared), sample.gt).mean())
     baseline = _best_as_declared(sample, declared)
-    # No convention can gain enough over it.
     if baseline.mean() > 1 - _MIN_GAIN:
+        # No IoU is above 1, so no convention can gain enough.
         return None, declared_iou, np.nan
     # The mean IoU under each convention that is better.
     better: dict[Convention, float] = {}
@@ -288,7 +291,7 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
     best_iou = max(better.values())
     equals = [convention for convention, iou in better.items() if best_iou - iou <= _SAME_IOU]
     # Of those that fit equally well, the one with the declared space or order.
-    likely = min(equals, key=lambda convention: sum(map(operator.ne, convention, declared)))
+    likely = min(equals, key=lambda other: (other.space != declared.space) + (other.order != declared.order))
     return likely, declared_iou, better[likely]
 
 
@@ -298,6 +301,7 @@ def _best_as_declared(sample: _Sample, declared: Convention) -> Array:
     Of these corrections the one that is best in the mean counts, so that the declared convention has every chance.
     """
     boxes = sample.read(declared)
+    # With the smaller x and y first.
     upright = np.concatenate(
         [np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])], -1
     )
@@ -313,10 +317,13 @@ def _without_bias(boxes: Boxes, gt: Boxes) -> Boxes:
     """
     centre, size = _centre_and_size(boxes)
     gt_centre, gt_size = _centre_and_size(gt)
-    # From each box to each reference of its image; NaN, which is padding, is never the nearest.
+    # (answers, boxes, references): from each box to each reference of its image.
     distance = np.abs(centre[:, :, None] - gt_centre[:, None]).sum(axis=-1)
+    # (answers, boxes, 1): the index of the nearest reference, which padding, NaN, never is.
     nearest = np.nan_to_num(distance, nan=np.inf).argmin(axis=-1)[..., None]
+    # Of x and of y, over all boxes of all answers.
     shift = np.nanmedian(np.take_along_axis(gt_centre, nearest, axis=1) - centre, axis=(0, 1))
+    # A box may have no width or no height to divide by.
     with np.errstate(all="ignore"):
         factor = np.nanmedian(np.take_along_axis(gt_size, nearest, axis=1) / size, axis=(0, 1))
     centre = centre + shift.clip(-_MAX_SHIFT, _MAX_SHIFT)
@@ -386,10 +393,13 @@ class BatchWatcher:
         self._thinking_done = False
         # By the name of the format: the answers seen, and the `_image_key` of each of their images.
         self._seen: dict[str, tuple[list[_Answer], set[tuple[bytes, bytes]]]] = {}
-        # By the name of the format: how many images make the next check worth its time; 0 after the last one.
+        # By the name of the format: how many images make the next check worth its time.
         self._next_check: dict[str, int] = {}
+        # The names of the formats that had their last check.
+        self._settled: set[str] = set()
 
     def __reduce__(self) -> tuple[type[BatchWatcher], tuple[()]]:
+        # A copy is a new watcher, made without arguments: a lock cannot be copied.
         return BatchWatcher, ()
 
     def watch_thinking(self, texts: Iterable[str], *, prompt_opens_thinking: bool) -> str | None:
@@ -404,7 +414,7 @@ class BatchWatcher:
 
     def wants_boxes(self, formats: Iterable[BoxFormat]) -> bool:
         """Whether more has to be seen of one of these formats."""
-        return any(self._next_check.get(fmt.name, MIN_IMAGES) for fmt in formats)
+        return any(fmt.name not in self._settled for fmt in formats)
 
     def watch_boxes(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
@@ -428,7 +438,7 @@ class BatchWatcher:
         return [check for check in checks if check is not None]
 
     def _check(self, fmt: BoxFormat) -> SpaceCheck | None:
-        """Check what was seen of a format: the check where it contradicts the format, else None.
+        """Check what was seen of a format, if it is time for that; the check if it contradicts the format, else None.
 
         It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
         """
@@ -442,6 +452,6 @@ class BatchWatcher:
         self._next_check[fmt.name] = 2 * len(image_keys)
         if is_full or contradicts:
             # The last check: nothing more is kept of this format.
-            self._next_check[fmt.name] = 0
+            self._settled.add(fmt.name)
             del self._seen[fmt.name]
         return check if contradicts else None
