@@ -145,6 +145,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         return AnswerSpan("", cut_off=True, thought=True)
     turn = last_turn(completion)
     if turn.has_too_many_marks:
+        # A generation that loops over its marks has no answer.
         return AnswerSpan("", thought=True)
     in_thinking = prompt_opens_thinking and not has_bare_channels and not turn.is_new
     # The thinking that is open before drafts, or begins in one, may still be open behind the last.
@@ -200,12 +201,13 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
     if marks.first_thinking is not None and marks.first_thinking < thinking_end:
         before_thinking = text[: marks.first_thinking]
     end = len(text)
-    # An answer tag within the thinking counts only if nothing follows the thinking.
+    # An answer tag within the thinking, marks.answer[0] being its start, counts only if nothing follows the thinking.
     if scope == "answer" and marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
-        tag_start, start = marks.answer
-        close_start, close_end = marks.answer_close or (end, end)
-        content = text[start:close_start]
-        around = before_thinking + text[thinking_end:tag_start] + text[max(close_end, thinking_end) :]
+        tag_start, content_start = marks.answer
+        # An answer that is never closed goes to the end of the text.
+        content_end, closing_tag_end = marks.answer_close or (end, end)
+        content = text[content_start:content_end]
+        around = before_thinking + text[thinking_end:tag_start] + text[max(closing_tag_end, thinking_end) :]
         closed = marks.answer_close is not None
         cut_off = not closed and not content.strip()
         return AnswerSpan(content, closed=closed, cut_off=cut_off, ended=ended, around=around, thought=True)
@@ -222,17 +224,17 @@ def _find_in_turn(text: str, scope: str, in_thinking: bool, ended: bool) -> Answ
 def _behind_announcement(answer: AnswerSpan) -> AnswerSpan:
     """The answer without what stands before "Final answer:" or `\\boxed{`; as it is without these."""
     text = answer.text
-    # What all marks hold: a pattern without a fixed beginning is slow on an endless text.
+    # One of these stands in every announcement. Their pattern, without a fixed beginning, is slow on an endless text.
     if "nal" not in text.lower() and "boxed" not in text:
         return answer
     start = 0
     # The last announcement counts; braces are counted for a few only, as each count reads the text from its beginning.
     announcements = deque(itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS), maxlen=8)
     for announcement in announcements:
-        # Not within the braces of a label or a note.
-        position = announcement.end()
-        if text.count("{", 0, position) <= text.count("}", 0, position):
-            start = position
+        announcement_end = announcement.end()
+        # Within open braces it is part of a label or a note.
+        if text.count("{", 0, announcement_end) <= text.count("}", 0, announcement_end):
+            start = announcement_end
     boxed = _BOXED.search(text, start) if "boxed" in text else None
     if boxed is not None:
         start = boxed.start()
@@ -278,10 +280,12 @@ def _find_marks(text: str) -> Marks | None:
             return Marks(thinking_end=len(text))
         mark_kind = mark.lastgroup
         if mark_kind == "answer":
+            # The last answer counts, and is not closed yet.
             answer, answer_close = mark.span(), None
         elif mark_kind == "answer_end":
             if answer and answer_close is None:
                 answer_close = mark.span()
+            # Where no mark opens an answer, it ends at the first one that closes it.
             if answer_end is None:
                 answer_end = mark.start()
         elif mark_kind in _OPENING:
@@ -290,7 +294,8 @@ def _find_marks(text: str) -> Marks | None:
             if open_thinking is None:
                 open_thinking = mark.start()
         else:
-            # The end of thinking: a mark before it that closes an answer counts no more.
+            # The end of thinking, never opened if no mark of thinking stands before it. A mark before it that closes an
+            # answer counts no more.
             unopened = unopened or (first_thinking is None and not thinking_end)
             thinking_end, open_thinking, answer_end = mark.end(), None, None
     if mark_kind is None:
@@ -323,6 +328,7 @@ def thinking_state(completion: str) -> str:
         ('unopened', 'unclosed', 'none')
     """
     marks = _find_marks(_without_middle(completion))
+    # The end of thinking is 0 where no mark closes it.
     if marks is None or not marks.thinking_end:
         return "unclosed" if marks and marks.open_thinking is not None else "none"
     return "unopened" if marks.unopened else "paired"
@@ -380,7 +386,7 @@ def last_turn(text: str) -> Turn:
         return Turn(text)
     pattern = _TURN_TOKENS
     if may_have_words:
-        # A family without words is always included: the first characters of its pattern tell it fast.
+        # A flag for each family. One without words is always included: its pattern has a fixed beginning, and is fast.
         included_families = [not words or any(word in text for word in words) for words, _ in _WORD_PATTERNS]
         pattern = _turn_pattern(tuple(included_families))
     turn = Turn(text, _skip_start_tokens(text, 0))
@@ -418,48 +424,45 @@ class Turn:
 
     `take_json` and so on each take the marks of the groups in `answer_marks.toml` whose names begin alike.
 
-    What is read of the turn:
+    What is read of the turn, beside what `__init__` explains:
 
-    `words`: what the assistant says in the turn, without the words of tools.
     `ended`: a mark ends the turn, so nothing in it is cut off.
     `calls_tool`: a tool is called in the turn or right before it.
     `tool_follows`: a tool's words follow the turn, so that it was no answer.
     `ends_in_call`: the text ends inside a call.
-    `drafts`: the assistant's words before each result of a tool, since a mark began the turn.
     `has_turn_mark`: a mark of a turn is in the text.
     `is_new`: such a mark begins this turn, which is not the one that the prompt began.
     `has_too_many_marks`: the text has more than `MAX_TURN_MARKS` marks.
-
-    The state at a position in the text:
-
-    `speaker`: whose words stand there: `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`.
-    `speaker_start`: where the words of this speaker begin.
-    `closing_name`: the name of the mark that closes the open call or result; empty if only another turn does.
-    `words_after_call`: what the assistant said in this turn since its last call.
-    `words_before_call`: what the assistant said in this turn before its last call; it counts only if nothing follows.
     """
 
     def __init__(self, text: str, start: int = 0) -> None:
+        """Begin with the assistant's words at `start`; without a mark all that follows is one turn."""
         self.text = text
+        # What the assistant says in the turn, without the words of tools.
         self.words = text[start:]
-        self.speaker_start = start
+        # Whose words stand at the mark that is read, `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`; where they
+        # begin; and the name of the mark that closes the open call or result, empty if only another turn does.
         self.speaker = _ASSISTANT
+        self.speaker_start = start
         self.closing_name = ""
+        # What the assistant said in this turn before its last call, which counts only if nothing follows, and since.
         self.words_before_call: list[str] = []
         self.words_after_call: list[str] = []
+        # The assistant's words before each result of a tool, since a mark began the turn.
         self.drafts: list[str] = []
         self.ended = self.calls_tool = self.tool_follows = self.ends_in_call = False
         self.has_turn_mark = self.is_new = self.has_too_many_marks = False
 
     def read(self, pattern: re.Pattern[str]) -> None:
-        """Go through the marks of the text, and set what the class says of its last turn."""
+        """Go through the marks of the text, matches of the pattern, and set what the class says of its last turn."""
+        # Whether "Action:" is a mark, and not an ordinary word.
         self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.speaker_start
         for _ in range(MAX_TURN_MARKS):
             mark = pattern.search(self.text, position)
             if mark is None:
                 break
-            # The name of the group says what the mark does; bare ``` has none.
+            # The group names the method for the mark: "step_react" is taken by `take_step`. Bare ``` has no group.
             group = mark.lastgroup or "fence"
             take_mark = getattr(self, f"take_{group.partition('_')[0]}")
             # A method that reads beyond its mark returns where it stopped; the others return None.
@@ -512,6 +515,7 @@ class Turn:
         """
         if _is_result(name):
             self.keep(start)
+            # Within a tool's words its result is no other one.
             self.tool_follows = self.tool_follows or self.speaker != _TOOL
             # In the words of a user the mark is a quotation, or part of a turn that only a mark of a turn ends.
             if self.speaker != _USER:
@@ -524,8 +528,13 @@ class Turn:
     def close_tool(self, name: str, start: int, end: int) -> None:
         """End a call or a result at its closing mark, which stands from `start` to `end`; the assistant speaks again.
 
-        A closing mark without an opening one may end what began in the prompt; if it may mean something else, or
-        stands in the words of somebody else, such as a quoted mark, nothing is done. `name`: `_mark_name` of the mark.
+        A closing mark without an opening one ends what began in the prompt, if its name is surely that of a tool. It is
+        passed over in the words of somebody else, where it is quoted.
+
+        Args:
+            name: `_mark_name` of the mark.
+            start: where the mark begins.
+            end: where it ends.
         """
         has_opening = self.speaker in (_CALL, _TOOL) and name == self.closing_name
         is_result = self.speaker == _TOOL if has_opening else _is_result(name)
@@ -563,7 +572,7 @@ class Turn:
         self.close_tool(_mark_name(mark[0]), mark.start(), mark.end())
 
     def take_end(self, mark: re.Match[str]) -> None:
-        """Take a token that ends the present turn; one of the group `end_asked` does because a tool is called."""
+        """Take a token that ends the turn; one of the group `end_asked` says that the turn asks a tool."""
         self.keep(mark.start())
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
@@ -571,13 +580,15 @@ class Turn:
         self.speaker = _ENDED
 
     def take_fence(self, mark: re.Match[str]) -> None:
-        """Take a fence, which begins a tool's code or result where it names one, and else ends it."""
+        """Take a fence: ``` with the name of a tool's code or result begins it, and bare ``` ends it.
+
+        Where none was begun, bare ``` is that of an ordinary fence, such as the one around JSON.
+        """
         if mark["fence"]:
-            self.open_tool(_mark_name(mark["fence"]), mark.start(), "```")
+            self.open_tool(_mark_name(mark["fence"]), mark.start(), closing_name="```")
             if self.closing_name:
-                # A fence ends a result too, and a call that began with another mark before the fence.
+                # What is open, a call or a result by whatever mark it began, is closed by the next fence.
                 self.closing_name = "```"
-        # Else it is an ordinary fence, such as that around JSON.
         elif self.closing_name == "```":
             self.close_tool("```", mark.start(), mark.end())
 
@@ -585,6 +596,7 @@ class Turn:
         """Take a step of an agent: `✿FUNCTION✿`, or "Action:", "Observation:" and the like where they are steps."""
         if mark.lastgroup == "step_react" and not self.has_steps:
             return
+        # "call", "result" or "answer", by the word of the mark.
         step = _STEPS[mark[str(mark.lastgroup)]]
         if step == "answer":
             self.begin_turn("assistant", mark.start(), mark.end())
@@ -615,6 +627,7 @@ class Turn:
         self.calls_tool = True
         closed, position = self.end_of_braces(mark.start())
         if not closed:
+            # No mark has this name: the call stays open until another turn begins, or to the end of the text.
             self.speaker, self.closing_name = _CALL, "json"
             return position
         self.set_aside()
@@ -636,11 +649,12 @@ class Turn:
         return position
 
     def end_of_braces(self, start: int) -> tuple[bool, int]:
-        """Whether the braces behind `start` are closed, and the position behind them.
+        """Whether the braces that open behind `start` are closed, and the position behind them.
 
-        If they never are, that of the next mark of a turn, or the end of the text.
+        If they never are, it is that of the next mark of a turn, or the end of the text.
         """
         depth = 0
+        # The first token is the opening brace; braces in strings do not count.
         for token in _BRACE.finditer(self.text, self.text.index("{", start)):
             if token.lastgroup == "turn":
                 return False, token.start()

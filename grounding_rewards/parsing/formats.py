@@ -125,10 +125,11 @@ def _make_format(name: str) -> BoxFormat:
     fields: dict[str, Any] = {}
     table_name: str | None = name
     while table_name is not None:
-        # The table's own fields come before those of the one that it is like.
+        # Fields that are there already stay: they are of a table that is nearer.
         fields = _TABLES[table_name] | fields
         table_name = _TABLES[table_name].get("like")
     families = [family["family"] for family in _FAMILIES if family["format"] == name]
+    # A format that no family writes, such as `json`, says itself what it is for.
     fields["family"] = ", ".join(families) or fields["family"]
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     fields["space"] = get_space(fields["space"])
@@ -263,6 +264,7 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
         changes: the declaration, which may state `decimals`.
     """
     in_pixels = space.frame in ("original", "resized")
+    # Its numbers go from 0 to 1.
     is_fraction = space.unit == 1 and not in_pixels
     if base.syntax.tokens and (in_pixels or is_fraction or changes.get("decimals")):
         raise ValueError(

@@ -142,9 +142,9 @@ def _normalize(answer: str) -> str:
     for contraction, words in _CONTRACTIONS.items():
         text = text.replace(contraction, words)
     text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " ").replace("n/a", "na"))
-    # The marks of a list.
+    # What begins an item of a list, "- " or "1. ".
     text = re.sub(r"(?m)^\s*(?:[-–—]|\d\.)\s", "", text)
-    # Of a fence around the answer its language is left.
+    # A fence ```json lost its backquotes above, and loses its language here.
     return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
 
 
@@ -156,11 +156,13 @@ def _judge(sentence: str) -> bool | None:
     """
     if "?" in sentence or sentence.rpartition(" ")[2] in _WORDS["unfinished"]:
         return False
-    # The sentence falls into parts at its joints, such as ", "; a clause is one part or several in a row.
+    # The sentence falls into parts at its joints, such as ", "; a clause is one part or several in a row. All ways to
+    # cut it into clauses are tried together, from its first part to its last.
     joints = list(_REGEX["joint"].finditer(sentence))
     part_starts = [0, *(joint.end() for joint in joints)]
     part_ends = [*(joint.start() for joint in joints), len(sentence)]
-    # What the first k parts say, by k, if they can be cut into clauses; nothing yet for none of them.
+    # What the first k parts say, by k: True that there is nothing; None that they introduce. A k is missing where its
+    # parts cannot be cut into clauses that do so. No part at all says nothing yet.
     verdicts: dict[int, bool | None] = {0: None}
     for first_part, start in enumerate(part_starts):
         if first_part not in verdicts:
@@ -180,6 +182,7 @@ def _judge_clause(clause: str) -> bool | None:
     words = clause.removeprefix("the ").removeprefix("json ")
     if words in SENTENCES or re.sub(rf" (?:{_ALTERNATIVES['seen']})$", "", words) in SENTENCES:
         return True
+    # `_FRAME`: words of introductions and places.
     if _FRAME.issuperset(re.findall(r"\w+", words)):
         return None
     frame, colon, content = words.partition(": ")
@@ -196,14 +199,17 @@ def _is_normal(words: str) -> bool:
     # "The image is clear" speaks of how sharp it is, and "not normal" denies it.
     if re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words) or re.search(r"\bnot?\b", other_words):
         return False
+    # What is left, apart from adverbs, may only be places and words that introduce.
     return _FRAME.issuperset(re.findall(r"\w+", _REGEX["adverbs"].sub(" ", other_words)))
 
 
 def _is_denial(words: str) -> bool:
     """Whether findings are denied, before or behind their names: "no effusion", "effusion is not seen"."""
+    # "effusion is not seen in the left lung": behind the denial there may be places alone.
     denial_behind = _REGEX["absent"].search(words)
     if denial_behind and _PLACES.issuperset((denial_behind["place"] or "").split()):
         return _are_findings(words[: denial_behind.start()])
+    # "no effusion", but not "is no effusion", which denies something named before.
     denial_before = _REGEX["denied"].match(words)
     if denial_before is None or re.match("(?:is|are|was|were) ", words):
         return False
@@ -216,6 +222,7 @@ def _is_denial(words: str) -> bool:
 def _are_findings(text: str) -> bool:
     """Whether a text is a list of findings, perhaps with places, or with "seen" and the like at its end."""
     text = _REGEX["seen_behind"].sub("", text)
+    # "a, b or c" is ["a, b", "c"]: only the last alternative stands behind an "or".
     alternatives = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
     # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
     if "," in alternatives[-1] or re.search(r",? and an? ", text):
@@ -254,6 +261,7 @@ def _is_named(words: list[str]) -> bool:
         singular = name.removesuffix("s")
     if {name, singular} & _FINDINGS:
         return True
+    # The vocabulary of labels; a part of the body is no finding.
     label = normalize_label(singular)
     if not label.known:
         label = normalize_label(name)

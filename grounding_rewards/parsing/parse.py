@@ -161,12 +161,14 @@ def _scan_answer(answer: AnswerSpan, fmt: BoxFormat) -> RawBoxes:
     collector = BoxCollector()
     outside_json = _scan(text, fmt, collector)
     if collector.labels and "placeholder" in collector.rejected:
-        # The form that the prompt gave, [x1, y1, x2, y2], is no failed box where an answer stands beside it.
+        # The form that the prompt gave, [x1, y1, x2, y2], is no failed box where an answer stands beside it: the
+        # text is read again without it.
         without_form = _FORM.sub(" ", text)
         if without_form != text:
             collector = BoxCollector()
             outside_json = _scan(without_form, fmt, collector)
-    # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
+    # Syntax that is open where a mark closes the answer, or where too long a text is read no further, is broken rather
+    # than cut off.
     is_open_at_end = collector.cut_off and len(text) == len(full_text) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or is_open_at_end
     if len(text) < len(full_text):

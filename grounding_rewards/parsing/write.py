@@ -46,7 +46,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
     has_mark = has_answer_mark(label)
     if fmt.syntax.keyed:
         quoted = json.dumps(label, ensure_ascii=False)
-        # JSON can say a character by its number, so that the mark is none to those who look for it.
+        # A mark such as <think> must not be found in the text: JSON writes its first character as \u and a number.
         return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if has_mark else quoted
     if has_mark:
         raise ValueError(
@@ -76,14 +76,15 @@ def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
     """The numbers of a box as the family prints them: two cells of a grid, or four numbers in its order."""
     if fmt.syntax.patches:
         x1, y1, x2, y2 = box
+        # The number of the first cell and that of the last.
         return [str(index) for index in norm1_to_patch_index((x1, y1, x2, y2), fmt.syntax.patches)]
     numbers: Sequence[float] = ORDERS[fmt.order].from_xyxy(*box)
     if fmt.space.offset:
-        # A number belongs to the bin that it falls into, so ties go up.
+        # With its offset the number is a place, counted in bins; the bin that it falls into is written.
         numbers = [math.floor(number + fmt.space.offset) for number in numbers]
     if fmt.largest is not None or fmt.syntax.tokens:
-        # No token stands for less than 0, also where pixels have no end.
+        # No token stands for a number below 0, even in a space without a largest number.
         largest = math.inf if fmt.largest is None else fmt.largest
         numbers = [min(max(number, 0), largest) for number in numbers]
-    # + 0.0 turns -0.0 into 0.0, so that no model learns to write "-0.00"
+    # Adding 0.0 turns -0.0 into 0.0, so that no model learns to write "-0.00".
     return [f"{round(number, fmt.decimals) + 0.0:.{fmt.decimals}f}" for number in numbers]
