@@ -52,8 +52,8 @@ def _prompt_problems(context: Context) -> Iterator[Problem]:
     table = context.table
     # The sound boxes of each row, by its number.
     boxes_by_row: defaultdict[int, list[Any]] = defaultdict(list)
-    for index in np.flatnonzero(table.sound & table.answers).tolist():
-        boxes_by_row[table.rows[index]].append(table.places[index].box)
+    for index in np.flatnonzero(table.is_sound & table.is_answer).tolist():
+        boxes_by_row[table.row_indices[index]].append(table.places[index].box)
     for number, row in enumerate(context.rows):
         box_format = context.model.format_of(row)
         format_name = row.columns.get("box_format")

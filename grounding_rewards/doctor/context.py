@@ -89,6 +89,7 @@ class Defect:
         values = {name: value for name, value in vars(self).items() if name != "rows"}
         columns = ("split", "row", "id", "detail")
         examples = [dict(zip(columns, (*fault.place, fault.detail), strict=True)) for fault in self.examples]
+        # `of` is 0 where a total has no meaning: null in JSON, as is the share of it.
         return {**values, "of": self.of or None, "share": self.share, "examples": examples}
 
 
@@ -122,8 +123,9 @@ def _read_checks() -> dict[str, Check]:
     table.read_string((files("grounding_rewards.doctor") / "checks.ini").read_text(encoding="utf-8"))
     checks = {}
     for name in table.sections():
-        # Long texts go on in the next line.
+        # The texts of the file are wrapped: each becomes a single line.
         values: dict[str, Any] = {key: " ".join(text.split()) for key, text in table[name].items()}
+        # A flag: the file has the word without a value, or not at all.
         values["follows"] = "follows" in values
         values["needs"] = tuple(values.get("needs", "").split())
         checks[name] = Check(name, **values)
@@ -137,7 +139,7 @@ CHECKS = _read_checks()
 class Problem(NamedTuple):
     """A problem of one row: the name of the check, the row, and what is wrong in words."""
 
-    name: str
+    check: str
     row: ImageRow
     detail: str
 
@@ -159,9 +161,9 @@ class Place(NamedTuple):
         """The label of the box; None if it has none."""
         return self.drawing.label(self.number)
 
-    def problem(self, name: str, words: str) -> Problem:
-        """A problem of this box; the words follow its number."""
-        return Problem(name, self.row, f"{self.drawing.prefix}box {self.number} {words}")
+    def problem(self, check: str, words: str) -> Problem:
+        """The problem that a check finds in this box; the words follow the number of the box."""
+        return Problem(check, self.row, f"{self.drawing.prefix}box {self.number} {words}")
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ class Model:
         """Width and height at which the model sees the image, by the row or the processor; None if neither says it."""
         if row.resized_size:
             return row.resized_size
+        # The processor resizes the image itself, which may be a smaller copy of the one that the columns measure.
         size = row.image_size or row.size
         if self.processor is None or size is None:
             return None
@@ -199,10 +202,15 @@ class Model:
             return None
 
     def seen_size(self, row: ImageRow) -> tuple[float, float]:
-        """As :meth:`resized`, but with an assumed size instead of None; the size of the image must be known."""
+        """As :meth:`resized`, but where that is None the image shrunk to an area of at most `ASSUMED_MAX_PIXELS`.
+
+        Args:
+            row: of an image whose size is known.
+        """
         size = self.resized(row)
         if size is None:
             width, height = row.image_size or row.size or (1, 1)
+            # The square root, since the limit is one of area; an image is never enlarged.
             scale = min(1.0, math.sqrt(ASSUMED_MAX_PIXELS / (width * height)))
             size = max(1.0, round(width * scale)), max(1.0, round(height * scale))
         return size
@@ -233,37 +241,38 @@ class BoxTable:
     Attributes:
         places: of each box.
         defects: the name of the first defect of each box; None for a box without any.
-        rows: (n,), the index of the row of each box, rising.
-        numbers: (n, 4), the box; nan if it is not four finite numbers.
-        sizes: (n, 2), width and height of the image; nan if they are unknown or not of the image's shape.
-        seen: (n, 2), width and height at which the model sees the image.
-        resized: as `seen`, but nan if that is an assumption.
-        answers: (n,), whether the box is part of a right answer.
+        row_indices: (n,), the index of the row of each box, rising.
+        boxes: (n, 4), xyxy in pixels; nan if the box is not four finite numbers.
+        image_sizes: (n, 2), width and height of the image; nan if they are unknown or not of the image's shape.
+        seen_sizes: (n, 2), width and height at which the model sees the image, assumed where nothing states them.
+        resized_sizes: as `seen_sizes`, but nan if that is an assumption.
+        is_answer: (n,), whether the box is part of a right answer.
     """
 
     places: list[Place]
     defects: list[str | None]
-    rows: np.ndarray
-    numbers: np.ndarray
-    sizes: np.ndarray
-    seen: np.ndarray
-    resized: np.ndarray
-    answers: np.ndarray
+    row_indices: np.ndarray
+    boxes: np.ndarray
+    image_sizes: np.ndarray
+    seen_sizes: np.ndarray
+    resized_sizes: np.ndarray
+    is_answer: np.ndarray
 
     @classmethod
     def of(cls, rows: Sequence[ImageRow], model: Model) -> BoxTable:
         """The table of the boxes of these rows, for a model to be trained."""
         places: list[Place] = []
         defects: list[str | None] = []
-        row_numbers, numbers, answers = array("l"), array("d"), array("b")
-        # Width and height of the image of each row.
-        sizes, seen, resized = array("d"), array("d"), array("d")
+        # Flat arrays, all numbers one after the other: a dataset may have millions of boxes.
+        row_indices, coordinates, answer_flags = array("l"), array("d"), array("b")
+        # Width and height of each row's image: its own, that which the model sees, and that without an assumption.
+        image_sides, seen_sides, resized_sides = array("d"), array("d"), array("d")
         unknown = (np.nan, np.nan)
-        for row_number, row in enumerate(rows):
+        for row_index, row in enumerate(rows):
             size = row.trusted_size
-            sizes.extend(size or unknown)
-            seen.extend(model.seen_size(row) if size else unknown)
-            resized.extend(model.resized(row) or unknown)
+            image_sides.extend(size or unknown)
+            seen_sides.extend(model.seen_size(row) if size else unknown)
+            resized_sides.extend(model.resized(row) or unknown)
             answer_names = {drawing.name for drawing in row.answers}
             for drawing in row.drawings:
                 for index, box in enumerate(drawing.boxes):
@@ -272,32 +281,40 @@ class BoxTable:
                         defect = "negative-placeholder"
                     places.append(Place(row, drawing, index))
                     defects.append(defect)
-                    row_numbers.append(row_number)
-                    answers.append(drawing.name in answer_names)
-                    numbers.extend(box if is_box(box) else (np.nan,) * 4)
-        row_of_box = np.array(row_numbers, dtype=int)
-        boxes, is_answer = np.array(numbers).reshape(-1, 4), np.array(answers, dtype=bool)
-        # Those of the rows, once for each of their boxes.
-        image_sizes, seen_sizes, resized_sizes = (
-            np.array(values).reshape(-1, 2)[row_of_box] for values in (sizes, seen, resized)
+                    row_indices.append(row_index)
+                    answer_flags.append(drawing.name in answer_names)
+                    coordinates.extend(box if is_box(box) else (np.nan,) * 4)
+        row_of_box = np.array(row_indices, dtype=int)
+        return cls(
+            places,
+            defects,
+            row_indices=row_of_box,
+            boxes=np.array(coordinates).reshape(-1, 4),
+            # A row's size stands once for each of its boxes.
+            image_sizes=np.array(image_sides).reshape(-1, 2)[row_of_box],
+            seen_sizes=np.array(seen_sides).reshape(-1, 2)[row_of_box],
+            resized_sizes=np.array(resized_sides).reshape(-1, 2)[row_of_box],
+            is_answer=np.array(answer_flags, dtype=bool),
         )
-        return cls(places, defects, row_of_box, boxes, image_sizes, seen_sizes, resized_sizes, is_answer)
 
     @cached_property
-    def sound(self) -> np.ndarray:
+    def is_sound(self) -> np.ndarray:
         """Whether a box has no defect and its image a known size, (n,)."""
-        return np.array([defect is None for defect in self.defects], dtype=bool) & ~np.isnan(self.sizes[:, 0])
+        return np.array([defect is None for defect in self.defects], dtype=bool) & ~np.isnan(self.image_sizes[:, 0])
 
     @property
     def fractions(self) -> np.ndarray:
         """The boxes as fractions of width and height of the image, (n, 4)."""
-        return self.numbers / np.tile(self.sizes, 2)
+        return self.boxes / np.tile(self.image_sizes, 2)
 
     def convention(self, selection: np.ndarray, **limits: int) -> MistakenConvention | None:
-        """The result of :func:`find_convention` for the boxes where `selection`, (n,), is true."""
-        selection = selection & ~np.isnan(self.numbers[:, 0] + self.sizes[:, 0])
-        sizes, resized = self.sizes[selection], self.resized[selection]
-        return find_convention(self.numbers[selection], self.rows[selection], sizes, resized, **limits)
+        """The result of :func:`find_convention` for the boxes where `selection`, (n,), is true.
+
+        Boxes that are not four finite numbers, and those on images of unknown size, are left out.
+        """
+        chosen = selection & ~np.isnan(self.boxes[:, 0] + self.image_sizes[:, 0])
+        image_sizes, resized_sizes = self.image_sizes[chosen], self.resized_sizes[chosen]
+        return find_convention(self.boxes[chosen], self.row_indices[chosen], image_sizes, resized_sizes, **limits)
 
 
 @dataclass
@@ -340,6 +357,7 @@ class Context:
 
         A box that stands for "no finding" does not count.
         """
+        # By the key of the row. A row without boxes is not in it, and counts 0.
         most_boxes: Counter[tuple[str, int]] = Counter()
         drawing_counts = Counter((place.row.key, place.drawing.name) for place in self.answer_places())
         for (row_key, _), count in drawing_counts.items():
@@ -349,7 +367,7 @@ class Context:
     def answer_places(self) -> Iterator[Place]:
         """Yield the places of boxes of right answers that do not stand for "no finding"."""
         table = self.table
-        for place, defect, is_answer in zip(table.places, table.defects, table.answers, strict=True):
+        for place, defect, is_answer in zip(table.places, table.defects, table.is_answer, strict=True):
             if is_answer and defect != "negative-placeholder":
                 yield place
 
@@ -364,24 +382,24 @@ class Context:
 
     @cached_property
     def conventions(self) -> dict[str, MistakenConvention]:
-        """The convention of each split whose boxes are not x1, y1, x2, y2 in pixels."""
-        # The split of each box; empty for a box that plays no part.
-        box_splits = []
+        """The mistaken convention of each split, by its name; a split whose boxes are xyxy in pixels is not in it."""
+        # The split of each box; empty for one that another check explains, or that no reader drew.
+        names = []
         for place, defect in zip(self.table.places, self.table.defects, strict=True):
             is_excluded = defect in ("normalised-boxes", "negative-placeholder") or place.drawing.name == IGNORED
-            box_splits.append("" if is_excluded else place.row.split)
-        splits = np.array(box_splits, dtype=np.str_)
-        by_split = {split: self.table.convention(splits == split) for split in self.images}
-        conventions = {split: convention for split, convention in by_split.items() if convention is not None}
+            names.append("" if is_excluded else place.row.split)
+        split_of_box = np.array(names, dtype=np.str_)
+        found = {split: self.table.convention(split_of_box == split) for split in self.images}
+        conventions = {split: convention for split, convention in found.items() if convention is not None}
         if not conventions:
             # Each split may be too small to show a convention that all splits together show.
-            convention = self.table.convention(splits != "")
+            convention = self.table.convention(split_of_box != "")
             return {} if convention is None else dict.fromkeys(self.images, convention)
-        orders = {convention.order for convention in conventions.values()}
+        # A split too small to show an order alone has the one that another split shows: one image is enough then.
+        shown_orders = {convention.order for convention in conventions.values()}
         for split in self.images:
-            # A single image is enough for what another split shows.
-            convention = self.table.convention(splits == split, min_images=1)
-            if convention is not None and convention.order in orders:
+            convention = self.table.convention(split_of_box == split, min_images=1)
+            if convention is not None and convention.order in shown_orders:
                 conventions[split] = convention
         return conventions
 
@@ -395,7 +413,9 @@ class Context:
             self.rows.append(row)
 
     def collect(self, problems: Iterable[Problem], **about: Any) -> Iterator[Defect]:
-        """Yield a defect for each check that has problems, without those that a convention of their split explains.
+        """Yield a defect for each check that has problems.
+
+        Where the boxes of a split are in a mistaken convention, problems that merely follow from it are left out.
 
         Args:
             problems: of rows, of any checks.
@@ -403,10 +423,10 @@ class Context:
         """
         faults_by_check: dict[str, list[Fault]] = {}
         for problem in problems:
-            if not (CHECKS[problem.name].follows and problem.row.split in self.conventions):
-                faults_by_check.setdefault(problem.name, []).append(Fault(problem.row, problem.detail))
-        for name, faults in faults_by_check.items():
-            yield self.defect(name, faults, **about)
+            if not (CHECKS[problem.check].follows and problem.row.split in self.conventions):
+                faults_by_check.setdefault(problem.check, []).append(Fault(problem.row, problem.detail))
+        for check, faults in faults_by_check.items():
+            yield self.defect(check, faults, **about)
 
     def defect(
         self,
@@ -417,7 +437,7 @@ class Context:
         of: int | None = None,
         found: str = "",
     ) -> Defect:
-        """Make a defect of a check.
+        """The defect that a check reports, with the check's texts; without ids, patients and files if none are named.
 
         Args:
             name: of the check.
@@ -428,12 +448,15 @@ class Context:
         """
         check = CHECKS[name]
         if not self.names:
-            # What is said of boxes and labels names nobody; a row without columns has no id, patient or file.
-            is_nameless = check.unit in ("boxes", "labels")
-            faults = [Fault(row and replace(row, columns={}), detail if is_nameless else "") for row, detail in faults]
+            # A row without columns has no id, patient or file. Details of boxes and labels name nobody, and stay.
+            has_safe_details = check.unit in ("boxes", "labels")
+            nameless_rows = [None if fault.row is None else replace(fault.row, columns={}) for fault in faults]
+            details = [fault.detail if has_safe_details else "" for fault in faults]
+            faults = list(map(Fault, nameless_rows, details))
         if count is None:
             count = len(faults)
         if of is None:
+            # Other units, such as folders and labels, have no total here.
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
         return Defect(
             name, check.severity, check.title, count, of, check.unit, found, check.why, check.fix, tuple(faults)

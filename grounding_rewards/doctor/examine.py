@@ -77,7 +77,7 @@ class Metrics:
         # An image counts once for each of its labels.
         images_of_labels = {(place.row.key, place.label) for place in context.labelled_places()}
         metrics.label_images.update((split, label) for (split, _), label in images_of_labels)
-        is_sound = table.sound & table.answers
+        is_sound = table.is_sound & table.is_answer
         fractions = table.fractions[is_sound]
         sides = fractions[:, 2:] - fractions[:, :2]
         labels = np.array([str(table.places[index].label) for index in np.flatnonzero(is_sound)], dtype=np.str_)
@@ -246,7 +246,7 @@ def contact_sheet(context: Context) -> list[tuple[ImageRow, str]]:
         for row in rng.sample(rows, min(drawn_per_split, len(rows))):
             sheet[row.key] = row, "at random"
     table = context.table
-    indices = np.flatnonzero(table.sound & table.answers)
+    indices = np.flatnonzero(table.is_sound & table.is_answer)
     sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
     ascending_indices = indices[np.argsort(sides.prod(axis=1))].tolist()
     rows_by_area = [table.places[index].row for index in ascending_indices]
