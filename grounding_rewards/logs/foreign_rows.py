@@ -75,6 +75,7 @@ def _answer_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
     """
     # The row itself may be the answer; its `id` is then that of the request, and names no image.
     completions = _served_completions(row)
+    # The columns that are no longer needed once the completions are found.
     answer_columns = {"choices", "candidates", "outputs", "id", "object"}
     for name in _ANSWER_COLUMNS:
         if completions is None and isinstance(row.get(name), Mapping):
@@ -148,7 +149,7 @@ def _responses(responses: Any) -> list[Any] | None:
 
 def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     """The row with its step in `step`, and with a column for each field of its image, which one column has packed."""
-    # All rewards of a run log the same image, and each its own values of scheduled parameters.
+    # "R4/row": all rewards of a run log the same image, and each its own values of scheduled parameters.
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     packed_columns: Sequence[str] = logged_columns
     if not logged_columns and row.get("boxes") is None:
@@ -164,8 +165,8 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
         # The row has these columns already.
         return row
     # `ground_truth` is a column of datasets, and stays.
-    removed = {*logged_columns, *STEPS, *unpacked.keys() - {"ground_truth"}}
-    columns = {name: value for name, value in row.items() if name not in removed}
+    removed_columns = {*logged_columns, *STEPS, *unpacked.keys() - {"ground_truth"}}
+    columns = {name: value for name, value in row.items() if name not in removed_columns}
     if step_column is not None:
         columns["step"] = row[step_column]
     # Where several columns pack a field, the first of them counts: it is written last.

@@ -33,7 +33,7 @@ def with_image_ids(
         log: its rows.
         images: the rows of the dataset; one without `id` is named by its number.
         by_order: take the rows in the order of the images, whatever their columns say.
-        in_groups: so many rows one after another are answers to one image, where they are taken in this order.
+        in_groups: with `by_order`, equally many rows one after another are answers to each image.
 
     Raises:
         ValueError: no column names images, two columns name different ones, or rows and images are not as many.
@@ -98,10 +98,10 @@ def _numbers_by_column(log: Log, columns: Sequence[str], names: Sequence[Sequenc
     matches = {}
     for column in columns:
         numbers = [find(row.get(column)) for row in log.rows]
-        names_and_numbers = {(str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True)}
-        numbers_of_names = [k for _, k in names_and_numbers if k is not None]
-        # Each image has one name in this column.
-        if len(numbers_of_names) == len(set(numbers_of_names)):
+        # Each value once, with the number of its image: an image that comes twice has two names in this column.
+        values_and_numbers = {(str(row.get(column)), k) for row, k in zip(log.rows, numbers, strict=True)}
+        numbers_of_values = [k for _, k in values_and_numbers if k is not None]
+        if len(numbers_of_values) == len(set(numbers_of_values)):
             matches[column] = numbers
     return matches
 
@@ -113,6 +113,7 @@ def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str
         ValueError: two columns name as many images, but not the same.
     """
     n = len(log.rows)
+    # How many rows each column names an image for.
     row_counts = {name: sum(k is not None for k in numbers) for name, numbers in matches.items()}
     if row_counts.get("id") == n:
         return "id"

@@ -128,7 +128,7 @@ def inspect_completions(
     prompt_opens_thinking: bool = False,
     track: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Inspection:
-    """Read a log of completions, and compare the numbers of those with reference boxes with these.
+    """Read the boxes of a log of completions, and check the numbers against the reference boxes of rows that have any.
 
     Args:
         completions: n texts or message lists.
@@ -220,19 +220,22 @@ def _count_boxes(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> dict
         `located` and `off_image`, as in :class:`Inspection`; nothing where the format needs a size that some image
         lacks.
     """
-    counts = [len(raw.labels) for raw in raws]
+    box_counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
     columns = {}
     for side, values in zip(SIZE_COLUMNS, sizes.T, strict=True):
         if positive_sizes(values).all():
-            columns[side] = np.repeat(values, counts)
+            # The size of each box's image.
+            columns[side] = np.repeat(values, box_counts)
     if "width" not in columns or "height" not in columns:
         if fmt.space.frame != "image":
             return {}
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if fmt.space.frame == "resized" and len(columns) < len(SIZE_COLUMNS):
+        # A resized size is not known.
         return {}
+    # (boxes, 4): the ends of the image for x, y, x and y.
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)

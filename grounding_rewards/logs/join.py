@@ -115,6 +115,7 @@ Correct it:
     groups, notes = _groups_of_several(log, group_size) if in_groups else _rows_of_images(log)
     for group in groups:
         _refuse_other_rows(log, group, one_image=images is not None)
+    # The number of the image that each group is about, which only a dataset gives.
     numbers: list[int] = []
     if images is None:
         places = [log.places[group[0]] for group in groups]
@@ -162,6 +163,7 @@ def _rows_of_images(log: Log) -> tuple[list[list[int]], list[str]]:
     for k, row in enumerate(log.rows):
         groups.setdefault(str(row["id"]), []).append(k)
     groups, notes = _rows_of_last_step(log, groups)
+    # How many answers most images have.
     usual_count = Counter(map(len, groups.values())).most_common(1)[0][0]
     odd_groups = {name: rows for name, rows in groups.items() if len(rows) != usual_count}
     if odd_groups:
@@ -221,7 +223,7 @@ def _groups_of_several(log: Log, group_size: int | None) -> tuple[list[list[int]
 
 
 def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
-    """The indices of the rows of each group: so many rows in turn, or without a size those of one `id` and step."""
+    """The indices of the rows of each group: `group_size` in turn, else those alike in `id`, step and temperature."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -238,6 +240,7 @@ def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
         )
     groups: dict[Any, list[int]] = {}
     for k, row in enumerate(log.rows):
+        # The step and the temperature, where the row has them, and the image.
         key = (*(row.get(name) for name in APART), str(row["id"]))
         groups.setdefault(key, []).append(k)
     return list(groups.values())
@@ -277,9 +280,10 @@ def _image_numbers(
         ValueError: an `id` that no image has, or several have, or no row has although every image has to be answered.
     """
     names = [image_id(row, k) for k, row in enumerate(images)]
-    numbers = {name: k for k, name in enumerate(names)}
+    # Of several images with one name the last.
+    number_by_name = {name: k for k, name in enumerate(names)}
     groups_by_name = {str(log.rows[group[0]].get("id", "")): group for group in groups}
-    unknown_groups = {name: group for name, group in groups_by_name.items() if name not in numbers}
+    unknown_groups = {name: group for name, group in groups_by_name.items() if name not in number_by_name}
     if unknown_groups:
         raise ValueError(
             f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown_groups)} of "
@@ -287,7 +291,7 @@ def _image_numbers(
             f"{first_of(list(map(repr, names)))}. Give the split that was answered with --split, and as many images "
             "with --max-images."
         )
-    repeated_names = [repr(name) for k, name in enumerate(names) if numbers[name] != k]
+    repeated_names = [repr(name) for k, name in enumerate(names) if number_by_name[name] != k]
     if repeated_names:
         raise ValueError(
             f"Expected an `id` of its own for every image of the dataset, got {first_of(repeated_names)} for several. "
@@ -300,7 +304,7 @@ def _image_numbers(
             f"one are {first_of(unanswered_names)}. Answer all images, or name those that were answered with "
             "--max-images."
         )
-    return [numbers[str(log.rows[group[0]]["id"])] for group in groups]
+    return [number_by_name[str(log.rows[group[0]]["id"])] for group in groups]
 
 
 def _places_of(log: Log, groups: Mapping[str, Sequence[int]]) -> str:
@@ -328,6 +332,7 @@ def _are_about_equal(logged: Any, reference: Any) -> bool:
     try:
         logged, reference = np.asarray(logged, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
+        # Words, or lists of different lengths.
         return False
     if not logged.size and not reference.size:
         # No boxes have shape (0,) or (0, 4).
@@ -364,10 +369,10 @@ def _refuse_other_rows(log: Log, group: Sequence[int], *, one_image: bool) -> No
 def _good_images(
     answers: ImageAnswers, places: Sequence[str], reward: GroundingReward | None, label_matching: str, bad_rows: str
 ) -> ImageAnswers:
-    """The answers without images that nothing can be measured on, which are dropped or refused.
+    """The answers without those to images that nothing can be measured on, which are dropped or refused.
 
     Raises:
-        ValueError: there are others, and they are refused or all; images, places and what is wrong are named.
+        ValueError: there are such images, and they are refused, or they are all; places and what is wrong are named.
     """
     rows, texts, notes, numbers = answers
     problems = image_problems(rows, reward, label_matching=label_matching, places=places)

@@ -140,7 +140,7 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
 
 
 def _without_steps(table: Sequence[_Line]) -> list[dict[str, Any]]:
-    """The rows of a table without their steps; empty where no row has a step, as such a table is never a repeat."""
+    """The rows of a table without their steps; nothing if no row has a step: only a log of steps repeats its tables."""
     rows = [row for line in table for row in line.rows]
     if all(row.keys().isdisjoint(STEPS) for row in rows):
         return []
@@ -156,6 +156,7 @@ def _check_texts(column: str, rows: Sequence[Mapping[str, Any]], places: Sequenc
         if defect:
             places_by_defect.setdefault(defect, []).append(place)
     if places_by_defect:
+        # One kind of defect at a time.
         defect, defect_places = next(iter(places_by_defect.items()))
         raise ValueError(
             f"Expected a completion in column {column} of every row, got {defect} in "
@@ -214,6 +215,7 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None 
         )
     # A table may have a column that is empty throughout, or holds the number of something.
     candidates = [name for name in known_columns if any(row.get(name) and _is_text(row[name]) for row in rows)]
+    # Columns with the same texts are no choice.
     if any(row.get(name) != row.get(candidates[0]) for row in rows for name in candidates):
         raise ValueError(
             f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
@@ -317,6 +319,7 @@ def _readable_files(folder: Path) -> list[Path]:
     files = [path for path in folder.glob("*") if path.suffix in _READERS]
     # The settings with which answers were generated are no log.
     files = [path for path in files if not path.name.endswith(".settings.json")]
+    # Filled with zeros to one width, numbers are in order as texts too.
     return sorted(files, key=lambda path: [part.zfill(20) for part in re.split(r"(\d+)", path.name)])
 
 
@@ -330,10 +333,12 @@ def _read_file(path: Path) -> list[_Line]:
 
 
 def _lines(numbered_contents: Iterable[tuple[int, Any]], unit: str, source: str) -> list[_Line]:
-    """The lines of a file, from the number and the content of each.
+    """The lines of a file; sizes in them become numbers, and what a table has as NaN becomes None.
 
-    Sizes become numbers, and what a table has as NaN becomes None. `unit`, line or row, and
-    `source` make the places.
+    Args:
+        numbered_contents: the number and the content of each line.
+        unit: "line" or "row", for the places of the lines: "line 3 of 'log.jsonl'".
+        source: what the places name behind it.
     """
     lines = []
     for number, content in numbered_contents:
@@ -358,9 +363,10 @@ def _lines(numbered_contents: Iterable[tuple[int, Any]], unit: str, source: str)
 
 def _read_csv(path: Path) -> Iterable[tuple[int, Any]]:
     """The rows of a table in CSV, with their numbers."""
-    # A completion may be longer than the default limit.
+    # A completion may be longer than the default limit; this one is the largest that every platform takes.
     default_limit = csv.field_size_limit(2**31 - 1)
     try:
+        # Cells without a column, in a row that is too long, are under "more".
         reader = csv.DictReader(text_lines(path), restkey="more")
         check_columns(reader.fieldnames or [], repr(str(path)))
         return [(number, _row_of_cells(cells, number, path)) for number, cells in enumerate(reader, 1)]

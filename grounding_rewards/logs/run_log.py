@@ -35,12 +35,12 @@ def model_name(model: str) -> str:
 def first_and_last(entries: Sequence[Mapping[str, Any]], key: str) -> str:
     """Say in words how a logged value changed, from the mean of the first tenth of a run to that of the last.
 
-    Beside it stands by how much single steps of these tenths differ, their standard deviation: a change that is not
-    larger shows nothing.
+    Beside it stands the standard deviation of single steps within these tenths: a change that is not larger shows
+    nothing.
 
     Args:
-        entries: of the log, oldest first.
-        key: of the value. Without an entry that has it, the text is empty.
+        entries: the entries of the log, oldest first.
+        key: the key of the value. Without an entry that has it, the text is empty.
 
     Example:
         >>> first_and_last([{"loss": value} for value in [0.2, 0.3] + [0.4] * 16 + [0.5, 0.5]], "loss")
@@ -53,7 +53,7 @@ def first_and_last(entries: Sequence[Mapping[str, Any]], key: str) -> str:
     first_values, last_values = values[:n], values[-n:]
     spread = ""
     if n > 1:
-        # Each tenth around its own mean.
+        # The mean of both variances, each around the mean of its own tenth.
         spread = f", a step ± {math.sqrt((variance(first_values) + variance(last_values)) / 2):.3f}"
     return f"{fmean(first_values):.3f} → {fmean(last_values):.3f}{spread}, first and last {n} of {len(values)}"
 
@@ -92,7 +92,7 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     """
     # The relative path of a file in the working directory does not name the folders above it.
     path = log.absolute()
-    # A log is the folder of its run, lies in it, or in `completions` there.
+    # A log is the folder of its run, lies in it, or in `completions` there. The nearest folder comes first.
     run_folders = [folder for folder in (path, *path.parents[:2]) if (folder / CONFIG).is_file()]
     settings = _settings(run_folders[0]) if run_folders else {}
     names = settings.get("reward")

@@ -65,7 +65,7 @@ def score_file(
     Args:
         path: a file or folder that :func:`grounding_rewards.logs.read.read_completions` takes; its rows have the
             columns that rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
-        out: a file that ends in .jsonl, another one than that; its folder is made.
+        out: where to write, a file that ends in .jsonl and is not `path`; its folder is made.
         rewards: all with the same box format.
         text_column: the column with the completions, as for :func:`grounding_rewards.logs.read.find_text_column`.
         processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one reads and writes.
@@ -92,8 +92,8 @@ def score_file(
     log = read_completions([path], text_column=text_column)
     chunks = []
     for start in range(0, len(log.rows), _CHUNK):
-        numbers = slice(start, start + _CHUNK)
-        chunks.append(Log(log.completions[numbers], log.rows[numbers], log.places[numbers]))
+        part = slice(start, start + _CHUNK)
+        chunks.append(Log(log.completions[part], log.rows[part], log.places[part]))
     all_rewards: dict[str, list[float]] = {reward.__name__: [] for reward in rewards}
     scored_count = 0
     statuses: Counter[str] = Counter()
@@ -140,8 +140,8 @@ def _check_output(path: Path, out: Path) -> None:
     files = [file.resolve() for file in log_files([path])]
     # All files of a folder are read, so that a later run would read the output too; but where the folder has
     # completions.jsonl, that file alone.
-    read_folder = files[0].parent if path.is_dir() and files[0].name != "completions.jsonl" else None
-    if out.resolve() in files or out.resolve().parent == read_folder:
+    wholly_read_folder = files[0].parent if path.is_dir() and files[0].name != "completions.jsonl" else None
+    if out.resolve() in files or out.resolve().parent == wholly_read_folder:
         raise ValueError(
             f"Expected another file than the completions for `out`, got {str(out)!r} in their place. Give it another "
             "name, or folder: completions would be lost, or scores be read as such."
@@ -160,7 +160,7 @@ def _score_chunk(rewards: Sequence[GroundingReward], log: Log) -> tuple[dict[str
         try:
             columns = _score_rows(rewards, log.completions, log.rows)
         except ValueError:
-            # Each row alone, to find the first that is wrong.
+            # Each row alone, to find the first that is wrong; "row 0" would be its number there.
             for completion, row, place in zip(log.completions, log.rows, log.places, strict=True):
                 try:
                     _score_rows(rewards, [completion], [row])

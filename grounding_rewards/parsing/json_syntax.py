@@ -296,6 +296,7 @@ class _Reader:
         else:
             self.limit = "too_long"
         if self.open_nodes:
+            # What is never closed goes to the end of the text.
             self.open_nodes[0].end = len(self.text)
         return self.roots
 
@@ -642,16 +643,13 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
             return []
         return ["not_a_number"]
     children = member.nodes()
-    # Two lists of two numbers are a box; two points that are none are rejected below, one by one.
+    # Two corner points are a box; if their tokens are no numbers, each is rejected below.
     if len(children) == 2 and all(map(_is_corner, children)):
         box = numbers.box_or_reason([token for child in children for token in child.tokens()])
         if not isinstance(box, str):
             return [in_xyxy(box, fmt.order)]
     if children:
-        boxes: list[_BoxOrReason] = []
-        for child in children:
-            boxes += _boxes_of(child, fmt, collector)
-        return boxes
+        return [box_or_reason for child in children for box_or_reason in _boxes_of(child, fmt, collector)]
     return _read_box(member, fmt, collector, has_box_key=True)
 
 

@@ -146,6 +146,7 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
         # Words before the first bracket say nothing, unless a tag among them changes what follows.
         if bracket is not None and "<" not in stripped[: bracket.start()]:
             json_text = stripped[bracket.start() :]
+        # The whole text was tried above.
         if json_text != text and len(stripped) <= MAX_CHARACTERS:
             raw = read_plain_json(json_text, fmt)
             # A negative with words around it may be a quotation, which only the scanner can tell.
@@ -230,9 +231,9 @@ def _scan(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
 def _status_without_boxes(
     text: str, outside_json: str, answer: AnswerSpan, fmt: BoxFormat, collector: BoxCollector
 ) -> str:
-    """`empty` where the model itself says that there is nothing, else `unparseable`.
+    """`empty` where the model itself says that there is nothing, else `unparseable`, for a reason in the collector.
 
-    The collector is told of at least one reason why it is unparseable. What excludes a statement comes before it.
+    What shows that a statement is not the model's own, or not true, is looked for before the statement itself.
     """
     if collector.rejected:
         return "unparseable"

@@ -53,6 +53,7 @@ def written_label(label: str, fmt: BoxFormat) -> str:
             f"Expected labels without marks such as <think> or <answer> for `labels`, got {label!r:.200}. "
             f"The box format {fmt.name} cannot escape them: rename the finding."
         )
+    # In quotes, a label is the value of an attribute of a tag.
     return html.escape(label) if '"{label}"' in fmt.layout.item else label
 
 
