@@ -31,8 +31,8 @@ Example = dict[str, Any]
 
 # Fewest images with a box that does not fit, and their smallest share of the images with boxes, from which on all are
 # refused: they are not bad one by one.
-_MIN_MISFITS = 3
-_MAX_MISFIT_SHARE = 0.5
+_FEWEST_MISFITS = 3
+_SMALLEST_MISFIT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     rule = _split_rule(split_names, len({*patients} - {None}) + unknown_patients, settings)
     patient_splits = {}
     if rule.keeps_splits:
+        # A patient has one split, as was checked above.
         patient_splits = {patient: names[0] for patient, names in splits_of_patients.items()}
     if settings.splits_from == "dataset" and not rule.keeps_splits:
         sentence = splits.drawn_sentence(settings.dataset, rule.shares, len(images), unknown_patients)
@@ -94,6 +95,7 @@ def make_plan(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Fo
     images_without_split = sum(image.split is None for image in images) if rule.keeps_splits else len(images)
     # With a single share all images without a split go into one: nothing is drawn.
     is_drawn = sum(share > 0 for share in rule.shares.values()) > 1
+    # For the card; later steps count copies, negatives and unreadable images.
     facts = {
         "small_boxes": sum(is_small(box, settings) for image in images for box in image.boxes),
         "images_without_patient": unknown_patients,
@@ -126,7 +128,7 @@ def _check_images(images: Sequence[AnnotatedImage], settings: PrepareSettings) -
         if image.split is not None:
             check_split_name(image.split)
     _check_fit(images)
-    # All boxes together: one small box near the corner may be in pixels.
+    # All boxes together: a single one with coordinates up to 1 may be a small box in pixels, near the corner.
     largest_coordinate = max((value for image in images for box in image.boxes for value in box), default=0.0)
     if 0 < largest_coordinate <= 1:
         raise ValueError(
@@ -145,6 +147,7 @@ def _check_fit(images: Sequence[AnnotatedImage]) -> None:
     Images without a stated size are not checked.
     """
     checked_images = 0
+    # Each image with a box that does not fit, and the first such box.
     misfits = []
     for image in images:
         if image.boxes and image.width and image.height:
@@ -153,7 +156,8 @@ def _check_fit(images: Sequence[AnnotatedImage]) -> None:
             misfit_boxes = [box for box in image.boxes if reference_defect(box, size)]
             if misfit_boxes:
                 misfits.append((image, misfit_boxes[0]))
-    if len(misfits) >= max(_MIN_MISFITS, _MAX_MISFIT_SHARE * checked_images):
+    # So many are not bad one by one; fewer are refused or dropped later, each by its name.
+    if len(misfits) >= max(_FEWEST_MISFITS, _SMALLEST_MISFIT_SHARE * checked_images):
         image, box = misfits[0]
         raise ValueError(
             f"Expected boxes inside their images, got {len(misfits)} of {checked_images} images with a box that is "
@@ -165,6 +169,7 @@ def _check_fit(images: Sequence[AnnotatedImage]) -> None:
 def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: PrepareSettings) -> Sequence[AnnotatedImage]:
     """The images with patients from the names of their files, where no column has them; a warning reports it."""
     files = [image.file for image in images if splits.patient_of_image(image) is None]
+    # The patient of each of these files, or of none of them.
     suggested = splits.patients_in_names(files)
     if not suggested:
         return images
@@ -180,13 +185,17 @@ def _with_suggested_patients(images: Sequence[AnnotatedImage], settings: Prepare
 def _warn_of_patients(
     images: Sequence[AnnotatedImage], patients: Sequence[str | None], settings: PrepareSettings
 ) -> None:
-    """Warn if every patient is the number of a row, and of a column that looks like the patient and is not read."""
+    """Warn if every patient is the number of a row, and of a column that looks like the patient and is not read.
+
+    `patients` has the patient of each image, None where it is not known.
+    """
     if splits.is_row_number([image.patient_id for image in images]):
         warnings.warn(
             f"The patient_id of every image of {settings.dataset} is the number of its row: images of one patient may "
             "be in several splits. Give all images of a patient one patient_id.",
             stacklevel=4,
         )
+    # The columns that nothing reads are carried along in `extra`.
     column = splits.patient_column(dict.fromkeys(chain.from_iterable(image.extra for image in images)))
     if column is not None and None in patients:
         warnings.warn(
@@ -264,7 +273,7 @@ def _kept_negatives(plan: FolderPlan) -> dict[str, float]:
     for label in plan.vocabulary:
         image_counts = Counter(presence(finding_example(image, label, plan.settings)) for image in plan.images)
         present, absent = image_counts[True], image_counts[False]
-        # kept / (kept + present) = share
+        # kept / (kept + present) = share; where there are too few negatives, all are kept.
         kept = present * share / (1.0 - share)
         fractions[label] = min(1.0, kept / absent) if absent else 0.0
     return fractions
@@ -301,10 +310,11 @@ def _with_share_of_negatives(
 def _image_split(image: AnnotatedImage, plan: FolderPlan, duplicates: DuplicateGroups) -> str:
     """The split of an image: its own, else that of its patient or of the group of near-duplicates, else a drawn one."""
     patient = splits.patient_of_image(image)
-    # Whoever has one name is drawn into one split.
+    # The name by which a split is drawn: images of one name come into one split.
     drawn_name = patient or image.id
     patient_split = plan.patient_splits.get(patient or "")
     if drawn_name in duplicates.groups:
+        # All patients of a group stand together, under its name and in its split.
         drawn_name = duplicates.groups[drawn_name]
         patient_split = duplicates.splits.get(drawn_name)
     return splits.image_split(image.split, drawn_name, patient_split, plan.rule, plan.settings.seed)
@@ -326,7 +336,7 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
     """
     settings = plan.settings
     if settings.task == "detection":
-        example = _example(image, plan.vocabulary, settings, image.id, plan.vocabulary)
+        example = _example(image, plan.vocabulary, settings, example_id=image.id, looked_for=plan.vocabulary)
         if example is not None:
             yield example
     elif settings.task == "finding":
@@ -340,7 +350,9 @@ def task_examples(image: AnnotatedImage, plan: FolderPlan, kept_negatives: Mappi
                 yield example
     else:
         for number, phrase in enumerate(dict.fromkeys(image.phrases)):
-            example = _example(image, plan.vocabulary, settings, f"{image.id}/{number}", phrase, phrase)
+            example_id = f"{image.id}/{number}"
+            example = _example(image, plan.vocabulary, settings, example_id, looked_for=phrase, phrase=phrase)
+            # A phrase is asked for only where boxes answer it.
             if example is not None and presence(example):
                 yield example | {"phrase": phrase}
 
@@ -352,7 +364,7 @@ def finding_example(image: AnnotatedImage, label: str, settings: PrepareSettings
     >>> finding_example(image, "mass", PrepareSettings("coco", "qwen3-vl", task="finding"))["id"]
     'a/mass'
     """
-    return _example(image, (label,), settings, f"{image.id}/{label}", label)
+    return _example(image, (label,), settings, example_id=f"{image.id}/{label}", looked_for=label)
 
 
 def _example(
@@ -374,13 +386,14 @@ def _example(
         phrase: Only boxes that it describes; None takes all.
     """
     phrases = image.phrases or (None,) * len(image.boxes)
+    # Indices of the boxes of these findings, and of those among them that are not too small.
     wanted, large = [], []
     for index, (label, box_phrase) in enumerate(zip(image.labels, phrases, strict=True)):
         if label in labels and phrase in (None, box_phrase):
             wanted.append(index)
             if not is_small(image.boxes[index], settings):
                 large.append(index)
-    # Something is there, so it is no negative.
+    # Something is there, though too small to ask for: the image is no negative either.
     if wanted and not large:
         return None
     remaining = image._replace(
@@ -390,6 +403,7 @@ def _example(
         readers=tuple(image.readers[index] for index in large) if image.readers else (),
         read_by=tuple(image_readers(image)),
     )
+    # Without a strategy there is one reader at most, whose boxes a union leaves as they are.
     return {"id": example_id, LOOKED_FOR: looked_for, **reference_boxes(remaining, settings.readers or "union")}
 
 
@@ -407,6 +421,7 @@ def is_small(box: Sequence[float], settings: PrepareSettings) -> bool:
 
 def presence(example: Example | None) -> bool | None:
     """Whether any reader found the finding of an example; None if it may be in an ignored region, or is too small."""
+    # No example is made of an image whose boxes are all too small.
     if example is None:
         return None
     if example["boxes"] or any(example.get("reader_boxes", ())):
@@ -418,8 +433,9 @@ def prompt_of(example: Example, settings: PrepareSettings) -> list[dict[str, Any
     """The prompt of an example: by the template of the settings, or in a wording that is drawn by id and seed."""
     if settings.template is not None:
         return template_prompt(settings.template, settings.task, example[LOOKED_FOR], settings.box_format)
-    number = int(splits.hash_fraction("wording", settings.seed, example["id"]) * wordings(settings.task))
-    return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=number)
+    fraction = splits.hash_fraction("wording", settings.seed, example["id"])
+    wording_index = int(fraction * wordings(settings.task))
+    return task_prompt(settings.task, example[LOOKED_FOR], settings.box_format, wording=wording_index)
 
 
 def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderPlan, processor: Any) -> list[Example]:
@@ -461,13 +477,15 @@ def completed_examples(planned: PlannedImage, stored: StoredImage, plan: FolderP
 
     def scale_boxes(boxes: Sequence[Sequence[float]]) -> list[list[float]]:
         """The boxes in pixels of the stored image."""
-        scaled = as_box_array(boxes) * ([stored.width, stored.height] * 2) / ([width, height] * 2)
-        return scaled.tolist()
+        # For x1, y1, x2 and y2; multiplied before it is divided, a box of whole pixels that stays as large is exact.
+        stored_sizes, drawn_sizes = [stored.width, stored.height] * 2, [width, height] * 2
+        return (as_box_array(boxes) * stored_sizes / drawn_sizes).tolist()
 
     completed = []
     for example in planned.examples:
         row = shared_columns | example | {"prompt": prompt_of(example, settings)}
-        # Before boxes are scaled: problems name the numbers of the table, which a person can look up.
+        # Before boxes are scaled, and with the size that they were drawn on: problems name the numbers of the table,
+        # which a person can look up.
         problems = list(row_problems(row | {"width": width, "height": height}))
         if problems:
             raise ValueError("; ".join(problems))

@@ -68,10 +68,12 @@ def load_images(
         split = split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     splits = _assigned_splits(rows, split, str(root), remedy)
+    # What a line says beyond the package's own keys becomes columns.
     other_values = []
     for row in rows:
         other_values.append({name: value for name, value in row.items() if name not in KNOWN_KEYS})
     extra = ExtraColumns(other_values)
+    # What an image without a prompt is asked for; None if all have one.
     vocabulary = None if all(row.get("prompt") for row in rows) else vocabulary_of(rows, root)
     columns = {*_ALWAYS} if vocabulary is None else {*_ALWAYS, LOOKED_FOR}
     for row, row_split, values in zip(rows, splits, other_values, strict=True):
@@ -86,7 +88,7 @@ def load_images(
 
 
 def _assigned_splits(rows: Sequence[Mapping[str, Any]], split: str | None, name: str, remedy: str) -> list[str]:
-    """The split of each image: its own, or a drawn one, which a warning reports.
+    """The split of each image: its own, or a drawn one, which a warning reports; refuses a split that none has.
 
     Args:
         rows: of the images, as `splits_of_rows` takes them.
@@ -159,6 +161,7 @@ def _usable_row(root: Path, place: RowPlace, row: dict[str, Any], allow_outside:
     if not file.is_file():
         raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
     width, height = row.get("width"), row.get("height")
+    # A line may leave both out.
     if width is None or height is None:
         width, height = header_size(file)
     usable = {**row, "width": int(width), "height": int(height)}
@@ -210,6 +213,7 @@ def load_split(
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
+        # Drawing has no end of its own.
         return synthetic_dataset(split, max_images or 1024, preset=preset or "pa-112")
     if Path(dataset, MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
@@ -237,6 +241,7 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet"))
     shards: dict[str, list[str]] = {}
+    # Of a name such as train-00000-of-00002: folder, split, how many digits a number has, and the text of the total.
     numbered_shards = set()
     for file in files:
         match = _SHARD.fullmatch(file.stem)
@@ -244,7 +249,7 @@ def parquet_shards(path: str | Path) -> dict[str, list[str]]:
         shards.setdefault(split, []).append(str(file))
         if match and match["total"]:
             numbered_shards.add((file.parent, split, len(match["number"]), match["total"]))
-    # A name with the number of shards, `train-00000-of-00002`, says which files there have to be.
+    # Such a name says which other files there have to be.
     expected_files = {*map(str, files)}
     for folder, split, digits, total in numbered_shards:
         for index in range(int(total)):
@@ -339,6 +344,7 @@ def _loaded_split(parts: Mapping[str, Dataset], split: str, name: str) -> Datase
     if len(parts) > 1:
         check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
+    # The dataset has one part, most often `train`.
     ((part_name, images),) = parts.items()
     # In a format such as torch's, numbers would be tensors.
     unformatted = images.with_format(None)

@@ -33,7 +33,7 @@ def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
         check_new(out, "out")
         return None
     manifest = read_manifest(out)
-    # An attempt that stopped before the first shard: nothing of it is worth keeping.
+    # An attempt stopped before the first shard: nothing of it is worth keeping, so that any settings may replace it.
     if not manifest["complete"] and not _has_shards(out):
         return None
     # Other versions may write other bytes, which matters only while work is left.
@@ -41,14 +41,17 @@ def find_finished(out: Path, plan: FolderPlan) -> dict[str, Any] | None:
     identity = _identity_of(plan)
     remedy = "Name another folder, or remove this one."
     for key in compared_keys:
-        # A run that stopped at a bad image may continue and skip it.
+        # A run that stopped at a bad image may continue with bad_rows="drop", and skip it.
         check_settings(out, manifest.get(key, {}), identity[key], remedy, may_change=["bad_rows"], kind=key)
     return manifest if manifest["complete"] else None
 
 
 def begin_folder(out: Path, plan: FolderPlan) -> None:
-    """Write the first manifest of a new folder, and remove unfinished files of an older one; after `find_finished`."""
-    # A resumed folder keeps its manifest, which `find_finished` has compared.
+    """Write the first manifest of a new folder; remove unfinished files, which an interrupted run left in an older one.
+
+    `find_finished` has refused a folder that holds something else.
+    """
+    # A folder with shards is resumed: it keeps its manifest, which is that of the same settings and images.
     if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(plan)}))
@@ -124,6 +127,7 @@ def _written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
         The counts and shards of each split by its name, and split, id and reason of each image that was left out.
     """
     splits, skipped = {}, []
+    # A shard is called train-00000.parquet.
     split_names = [path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")]
     for split in in_usual_order(split_names):
         images, rows, shards, split_skipped = 0, [], [], []
@@ -231,12 +235,12 @@ def verify_images(folder: str | Path) -> list[str]:
 
 def _identity_of(plan: FolderPlan) -> dict[str, Any]:
     """The parts of the manifest that must be equal to continue a preparation, see `find_finished`."""
-    # So that a resumed run notices other images.
+    # Of all images and their annotations, so that a resumed run notices other ones.
     digest = hashlib.blake2b(digest_size=16)
     for image in plan.images:
         digest.update(repr(image).encode("utf-8", "surrogatepass"))
     return {
-        # Through JSON, as they are read again: tuples are lists.
+        # Through JSON, as they are compared with what is read from it: tuples become lists.
         "settings": json.loads(json.dumps(asdict(plan.settings))),
         "images": {"count": len(plan.images), "digest": digest.hexdigest()},
         "versions": package_versions(PACKAGES),

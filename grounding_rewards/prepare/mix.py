@@ -56,10 +56,11 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     out = Path(out)
     features = _features(parts)
     facts = _mix_facts(parts, out, seed)
-    # An image is known by the id of its first row.
+    # An image is known by the id of its first row, and `row_ids` has those of all its rows.
     images, signatures, row_ids = [], [], []
     for rows in _rows_of_images(parts):
         row = rows[0]
+        # Duplicates are found by the pixels and told apart by patient and split: neither file nor boxes are needed.
         images.append(AnnotatedImage(row["id"], "", [], [], patient_id=row["patient_id"], split=row["split"]))
         signatures.append(image_signature(open_image(row["image"])))
         row_ids.append([row["id"] for row in rows])
@@ -90,11 +91,12 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
 def _mix_facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
     """What the manifest of a mix says of its folders; refuse names, weights, formats or an output that do not fit."""
     names, weights = [part.name for part in parts], [part.weight for part in parts]
-    if len(set(names)) < max(2, len(names)):
+    if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(
             f"Expected at least two folders of different names to mix, got {', '.join(names)}. Ids begin with these "
             "names: rename a folder."
         )
+    # Either no folder has a weight, or each of them.
     if set(weights) != {None} and not all(weight and 0 < weight < float("inf") for weight in weights):
         raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
     check_new(out, "out")
@@ -108,7 +110,9 @@ def _mix_facts(parts: Sequence[Part], out: Path, seed: int) -> dict[str, Any]:
             "prepare them again."
         )
     sources = [manifest["source"] for manifest in manifests]
+    # Facts of the folders that are added up.
     counts = ("images_without_patient", "images_without_own_split", "images_drawn", "negatives_left_out", "small_boxes")
+    # A general format has no url.
     titles = [f"{source['title']}, {source['url']}".removesuffix(", ") for source in sources]
     return {
         "settings": {
@@ -192,6 +196,7 @@ def _left_out_rows(parts: Sequence[Part], train_rows: Mapping[str, list[str]], s
             )
     # A folder gives weight * unit rows. This is the largest unit for which every folder has enough.
     unit = min((len(train_rows[name]) / weight for name, weight in weights.items()), default=0.0)
+    # By the name of the folder: in the order of their hashes, the first rows stay.
     left_out = {}
     for name, weight in weights.items():
         shuffled_ids = sorted(train_rows[name], key=lambda row_id: hash_fraction("mix", seed, row_id))

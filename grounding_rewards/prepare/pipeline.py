@@ -89,14 +89,15 @@ def prepare_images(
     processor = None if settings.model is None else load_processor(settings.model)
     begin_folder(out, plan)
     features = dataset_features(plan, with_resized=has_resized_size(processor))
-    writers = {}
-    for split in dict.fromkeys(planned_image.split for planned_image in planned):
-        writers[split] = ShardWriter(out, split, features)
+    splits = dict.fromkeys(planned_image.split for planned_image in planned)
+    writers = {split: ShardWriter(out, split, features) for split in splits}
     pending = _pending_images(planned, writers)
     finished_images = len(planned) - len(pending)
+    # To the caller a resumed run counts like one that was never interrupted.
     for number in range(1, finished_images + 1):
         on_progress("writing images", number, len(planned))
     names = [planned_image.image.file for planned_image in pending]
+    # Workers read and encode; this process alone writes, in the order of the images.
     with map_in_workers(files.store, names, processes=processes) as stored_images:
         pairs = zip(pending, stored_images, strict=True)
         for number, (planned_image, stored) in enumerate(pairs, start=finished_images + 1):
@@ -174,6 +175,7 @@ def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> Ann
 
 def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_progress: Progress) -> DuplicateGroups:
     """The near-duplicates among the images; nothing is compared if all images go into one split."""
+    # The splits that images may come into.
     splits = set()
     if plan.rule.keeps_splits:
         splits = {image.split for image in plan.images if image.split is not None}
@@ -194,6 +196,7 @@ def _find_duplicates(plan: FolderPlan, files: _Files, processes: int | None, on_
         keeps_splits=plan.rule.keeps_splits,
         bad_rows=plan.settings.bad_rows,
     )
+    # For the card of the folder.
     plan.facts["images_with_copies"] = duplicates.images
     return duplicates
 
@@ -217,7 +220,7 @@ def _write_image(
 
     Args:
         planned_image: The image with its examples.
-        stored: From `_Files.store`.
+        stored: The image as it is stored, or why it cannot be, as `_Files.store` returns it.
         plan: Of the folder.
         processor: For resized sizes; None for none.
         writer: Of the split.

@@ -121,6 +121,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
     """Refuse shares of splits that are not in [0, 1] or do not sum to 1, and illegal names of splits."""
     for name in shares:
         check_split_name(name)
+    # A sum of decimal fractions is not exact. Written with `not`, as every comparison with nan is false.
     if not shares or min(shares.values()) < 0 or not abs(sum(shares.values()) - 1) <= 1e-9:
         texts = ", ".join(f"{name}={share:g}" for name, share in shares.items())
         raise ValueError(

@@ -8,7 +8,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +59,7 @@ def store_image(
     """
     from PIL.Image import Resampling
 
+    # A DICOM file is shown by its own window.
     is_windowed = window is not None and not is_dicom(Path(path))
     image = shown_image(load_image(path), window) if is_windowed else open_image(path)
     image = _grey_if_colourless(image)
@@ -66,6 +67,7 @@ def store_image(
     if side is not None and max(image.size) > side:
         scale = side / max(image.size)
         size = (max(1, round(original_width * scale)), max(1, round(original_height * scale)))
+        # Pillow first averages whole pixels, down to three times the size: far faster, and hardly different.
         image = image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)
     # Otherwise Pillow copies comments and profiles of the source.
     image.info = {}
@@ -116,17 +118,21 @@ class ShardWriter:
         self._split = split
         self._schema = features.arrow_schema
         finished_shards = shard_files(folder, split)
-        # Of the open shard; the first is 0.
+        # The open shard follows the finished ones, which count from 0.
         self._number = len(finished_shards)
+        # A shard counts the images of the shards before it too.
         self.images = read_footer(finished_shards[-1])["images"] if finished_shards else 0
+        # Those of the open shard are added as they come.
         self._seen_images = self.images
+        # Of the open row group, and the bytes of its images and of those of the open shard.
         self._rows: list[Mapping[str, Any]] = []
         self._group_bytes = self._shard_bytes = 0
+        # None until the open shard has its first row group.
         self._writer: Any = None
         self.skipped: list[list[str]] = []
 
     def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
-        """Add all rows of one image, whose file has `image_bytes`."""
+        """Add all rows of one image, whose encoded file is `image_bytes` long; write or close what is full by then."""
         self._rows += rows
         self._seen_images += 1
         self._shard_bytes += image_bytes
@@ -175,7 +181,7 @@ class ShardWriter:
         import pyarrow.parquet as pq
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        # The rows of an image share it: a dictionary that is large enough has it once per row group.
+        # The rows of an image share it: a dictionary that may be 1 GiB large has it once per row group.
         self._writer = pq.ParquetWriter(unfinished_name(self._path), self._schema, dictionary_pagesize_limit=2**30)
 
     def _write_group(self) -> None:
@@ -189,7 +195,7 @@ class ShardWriter:
         self._group_bytes = 0
 
 
-def count_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def count_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The counts of rows for the manifest.
 
     Args:
@@ -202,17 +208,16 @@ def count_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     >>> count_rows([{"labels": ["mass", "mass"]}, {"labels": []}])["rows_with"]
     {'mass': 1}
     """
-    row_count = negatives = 0
+    negatives = 0
     boxes, rows_with = Counter[str](), Counter[str]()
     for row in rows:
-        # With several readers, `labels` has those of one of them.
+        # With several readers, `labels` has those of one of them alone.
         labels = list(chain.from_iterable(row.get("reader_labels") or ())) or row["labels"]
-        row_count += 1
         negatives += not labels
         boxes.update(labels)
         rows_with.update(set(labels))
     return {
-        "rows": row_count,
+        "rows": len(rows),
         "negatives": negatives,
         "boxes": dict(sorted(boxes.items())),
         "rows_with": dict(sorted(rows_with.items())),

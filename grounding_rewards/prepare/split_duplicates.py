@@ -72,7 +72,7 @@ def group_duplicates(
         split = image.split or patient_splits.get(patient or "")
         members.append(_Member(image.id, patient or image.id, split if keeps_splits else None))
         signatures.append(signature)
-    pairs = [(members[a], members[b]) for a, b in find_near_duplicates(signatures)]
+    pairs = [(members[earlier], members[later]) for earlier, later in find_near_duplicates(signatures)]
     split_sizes = Counter(member.split for member in members)
     left_out = _left_out(pairs, split_sizes)
     if left_out and bad_rows == "refuse":
@@ -84,15 +84,17 @@ def group_duplicates(
         )
     # Copies of copies: who shares an image with somebody of a group is of the group.
     patients = DisjointSet()
-    for a, b in pairs:
-        if a.image not in left_out and b.image not in left_out:
-            patients.add(a.patient)
-            patients.add(b.patient)
-            patients.merge(a.patient, b.patient)
+    for member, duplicate in pairs:
+        if member.image not in left_out and duplicate.image not in left_out:
+            # `merge` takes only what was added.
+            patients.add(member.patient)
+            patients.add(duplicate.patient)
+            patients.merge(member.patient, duplicate.patient)
     groups: dict[str, str] = {}
     for group in patients.subsets():
         # The first name in the alphabet, whatever the order of the images.
         groups |= dict.fromkeys(sorted(group), min(group))
+    # The group follows the members whose split the dataset gives.
     splits = {groups[member.patient]: member.split for member in members if member.patient in groups and member.split}
     copies = {member.image for member in chain.from_iterable(pairs)}
     return DuplicateGroups(groups, splits, left_out, len(copies))
@@ -105,8 +107,8 @@ def _left_out(pairs: Iterable[tuple[_Member, _Member]], split_sizes: Mapping[str
     """
     reasons: dict[str, str] = {}
     for pair in pairs:
-        # The id decides between splits of one size, whatever the order of the images.
-        member, duplicate = sorted(pair, key=lambda member: (-split_sizes[member.split], member.image))
-        if member.split and duplicate.split and member.split != duplicate.split:
-            reasons.setdefault(member.image, f"in {member.split} and a copy of {duplicate.image} in {duplicate.split}")
+        # The larger split first; the id decides between splits of one size, whatever the order of the images.
+        surplus, kept = sorted(pair, key=lambda member: (-split_sizes[member.split], member.image))
+        if surplus.split and kept.split and surplus.split != kept.split:
+            reasons.setdefault(surplus.image, f"in {surplus.split} and a copy of {kept.image} in {kept.split}")
     return reasons

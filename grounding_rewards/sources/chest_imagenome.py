@@ -60,6 +60,7 @@ def read_chest_imagenome(root: str | Path, *, split: str | None = None, sizes: s
         return _gold_images(root, known_sizes)
     graphs = tables.find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     files = {split_name(name): [f"silver_dataset/splits/{name}.csv"] for name in _SILVER}
+    # Split, place and cells of each image.
     rows = []
     for table_split, path in tables.split_paths(root, split, files).items():
         rows += [(table_split, *row) for row in tables.read_rows(path, _FACTS, ("ViewPosition",))]
@@ -119,8 +120,7 @@ def _gold_images(root: Path, sizes: Mapping[str, Size] | None) -> Images:
         first_place, _ = rows[0]
         size = tables.known_size(sizes, first_place._replace(image=image_id))
         boxes = [place.numbers(corners) for place, (_name, _region, *corners, _annotator) in rows]
-        regions = [region for _, (_name, region, *_) in rows]
-        image = _image(facts, "gold", size, boxes, regions)
+        image = _image(facts, "gold", size, boxes, labels=[region for _, (_name, region, *_) in rows])
         annotators = tuple(annotator for _, (*_, annotator) in rows)
         # Without the column of annotators all are empty.
         read_by = tuple(dict.fromkeys(annotator for annotator in annotators if annotator))

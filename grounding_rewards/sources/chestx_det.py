@@ -72,5 +72,6 @@ def _read(root: str | Path, split: str | None, file_pattern: str) -> Images:
         float_boxes = [[float(value) for value in box] for box in boxes]
         return AnnotatedImage(name, find(name, f"{split}_data/{name}"), float_boxes, labels, _SIDE, _SIDE, split=split)
 
+    # Split, place and entry of each image.
     rows = ((name, *row) for name, path in paths.items() for row in read_json_rows(path, "file_name"))
     return sound_images(image, rows)

@@ -232,6 +232,7 @@ def _turned_corners(annotation: Mapping[str, Any]) -> list[float]:
     """The box around the turned box of an annotation, xyxy; CVAT writes it as it was before its rotation."""
     corners = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
     attributes = annotation.get("attributes")
+    # Other tools may have anything under these names: only a finite number is a rotation.
     rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
     degrees = float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
     return turned_box(corners, degrees)

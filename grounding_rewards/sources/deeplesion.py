@@ -45,8 +45,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Images:
     `extra` keeps window, spacing and whether a lesion was found to be noisy.
     """
     check_split(split, _SPLITS.values())
-    path = find_file(root, "DL_info.csv")
-    return table_images(partial(_image, split), path, _COLUMNS, _EXTRA)
+    return table_images(partial(_image, split), find_file(root, "DL_info.csv"), _COLUMNS, _EXTRA)
 
 
 def _image(split: str | None, name: str, rows: list[TableRow]) -> AnnotatedImage | None:

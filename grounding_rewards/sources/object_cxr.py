@@ -75,8 +75,8 @@ def _box(fields: list[str], size: tables.Size | None, place: tables.RowPlace) ->
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
-        width, height = size or (math.inf, math.inf)
-        edges = (width, height, width, height)
+        # The right and the lower edge, for either corner.
+        edges = (size or (math.inf, math.inf)) * 2
         return [min(max(value, 0.0), edge) for value, edge in zip(tables.outline_box(numbers), edges, strict=True)]
     expected = "0 or 1 with four numbers, or 2 with three points or more,"
     raise place.error(expected, " ".join(fields), "Correct the shape.")

@@ -49,9 +49,10 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Images
         """The image of that name, with the boxes of its rows and its class."""
         boxes = []
         for place, cells in rows:
-            _, *box, target = cells
+            _name, *box, target = cells
             if target == "1":
                 boxes.append(place.box(box, "xywh"))
+            # A negative has one row, whose cells of the box are empty.
             elif target != "0" or any(box):
                 raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
         file = find(name, f"stage_2_train_images/{name}.dcm")

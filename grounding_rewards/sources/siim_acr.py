@@ -77,9 +77,9 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
 
     image = np.zeros(side * side, dtype=bool)
     for mask in masks:
-        # After a skip a run begins, and after a take it ends.
-        run_ends = np.cumsum(mask)
-        for start, end in zip(run_ends[::2], run_ends[1::2], strict=True):
+        # The sums of run lengths are pixels at which a run begins, after a skip, and ends, after a take, in turn.
+        turns = np.cumsum(mask)
+        for start, end in zip(turns[::2], turns[1::2], strict=True):
             image[start:end] = True
     # The mask is written column by column, so the first axis is x.
     mask_pixels = image.reshape(side, side)
