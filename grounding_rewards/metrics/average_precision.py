@@ -203,6 +203,7 @@ def rank_boxes(
     check_word("label_matching", label_matching, LABEL_MATCHING)
     batch = PredictionBatch.of(images)
     pred, gt = batch.pred, batch.gt
+    # The rule by which boxes are put under labels, which need not be that by which they are right.
     group_by = "ignore" if together else label_matching
     names, pred_label, gt_label = _number_labels(batch.pred_labels, batch.gt_labels, group_by)
 
@@ -221,6 +222,7 @@ def rank_boxes(
     is_looked_at = rank < max_detections
     order, rank = order[is_looked_at], rank[is_looked_at]
     gt_order = np.argsort(gt_entry, kind="stable")
+    # The entries that have a box of either kind, in rising order, and how many of each kind they have.
     entries, entry_index = np.unique(np.concatenate([pred_entry[order], gt_entry]), return_inverse=True)
     pred_counts = np.bincount(entry_index[: len(order)], minlength=len(entries))
     gt_counts = np.bincount(entry_index[len(order) :], minlength=len(entries))
@@ -240,6 +242,7 @@ def rank_boxes(
     )
     key = rank.astype(np.float64) if ranking == "emission" else uncertainty[order]
 
+    # `key`, `hit` and `counts` are of the predicted boxes in this order.
     by_label = {}
     for number, name in enumerate(names):
         of_label = pred_label[order] == number
@@ -270,7 +273,8 @@ def label_name(label: str | None, label_matching: str) -> str:
     if label_matching == "exact":
         return text_key(label)
     finding = normalize_label(label)
-    # With its side for parts of the chest, where each side is a thing of its own.
+    # `name` is without a side, which plays no part for most findings; `text` is with it, for parts of the chest, of
+    # which left and right are two things.
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
@@ -310,8 +314,8 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
 
     Args:
         counts: ``(rows, k)`` numbers of boxes of k kinds.
-        cells: takes the k counts of a row to the cells of an array that it needs; the indices of rows that need more
-            than about a million together are yielded in several blocks.
+        cells: takes the k counts of a row to how many cells of memory the row needs; rows that need more than about a
+            million together are yielded in several blocks.
 
     Example:
         >>> counts = np.array([(1, 2), (0, 2), (1, 2)])
@@ -320,7 +324,7 @@ def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[In
     """
     if not len(counts):
         return
-    # One number for each row, which is the same where all counts are.
+    # One number for each row, which is the same where all counts are the same.
     shape = np.ravel_multi_index(tuple(counts.T), counts.max(axis=0) + 1)
     # Numpy sorts small numbers by their digits, which is fast.
     order = np.argsort(shape.astype(np.min_scalar_type(shape.max())), kind="stable")
@@ -375,6 +379,7 @@ def _match_entries(
         matched = np.take_along_axis(matched, np.argsort(choosing_order, axis=1)[:, None, :], axis=2)
         share = covered_share(boxes, ignore.take(rows).flat.reshape(b, k, 4))
         ignored = is_ignored(share[:, None], matched, thresholds[:, None])
+        # From (b, t, n) to (t, b n), as the boxes stand.
         hit[:, pred_positions] = np.swapaxes(matched, 0, 1).reshape(len(thresholds), -1)
         counts[:, pred_positions] = ~np.swapaxes(ignored, 0, 1).reshape(len(thresholds), -1)
     return hit, counts
@@ -395,6 +400,7 @@ def _match(iou: Array, thresholds: Array) -> Mask:
     matched = np.zeros((b, len(thresholds), n), dtype=bool)
     for i in range(n):
         box_iou = iou[:, None, i]
+        # The reference boxes that this box may take, and those of them that it overlaps most.
         free = (box_iou >= thresholds[:, None]) & ~gt_taken
         best = np.where(free, box_iou, -1.0).max(axis=2, initial=-1.0)
         is_best = free & (box_iou == best[..., None])
@@ -445,11 +451,11 @@ def mean_average_precision(
         iou_thresholds = ranked.iou_thresholds
     threshold_indices = [ranked.threshold_index(iou) for iou in iou_thresholds]
     parts = Parts.of(groups, ranked.images, seed)
-    # A label that no image has is no part of the mean.
+    # Of each label that some image has, the boxes by part; a label that is only predicted is no part of the mean.
     boxes_of_labels = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values() if boxes.references.any()]
 
     def mean_ap(weights: Array) -> Array:
-        """The metric under each row of weights of the parts, ``(rows,)``."""
+        """The metric of the images under each row of weights, which say how often each part counts, ``(rows,)``."""
         ap_sums, label_counts = np.zeros((len(threshold_indices), len(weights))), np.zeros(len(weights))
         for boxes in boxes_of_labels:
             # Without some parts a label may have no reference box left.
@@ -509,9 +515,11 @@ def _read_curve(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[A
     counts = ranked.counts[t, order].astype(np.float64)
     if not hit.any():
         return
+    # Whether a box is the last one of its group; boxes without a confidence, of an infinite key, are always one group.
     is_end = np.append(key[1:] != key[:-1], True)
     if ranked.ranking == "coco":
         is_end |= np.isfinite(key)
+    # How many boxes there are up to the end of each group, of groups with a right box.
     ends = np.flatnonzero(is_end) + 1
     ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
     # Boxes after the last point play no part.
@@ -565,13 +573,15 @@ def sensitivity_at_false_positives(
     images_of_part = np.bincount(parts.of_image, minlength=parts.parts)
 
     def mean_sensitivity(weights: Array) -> Array:
-        """The metric under each row of weights of the parts, ``(rows,)``."""
+        """The metric of the images under each row of weights, which say how often each part counts, ``(rows,)``."""
         best_hits = []
         for block_weights, hits, boxes in _read_curve(by_part, t, weights):
             false_rates = ratio(boxes - hits, (block_weights @ images_of_part)[:, None])
-            # Both only grow along a curve: the best point is the last one within the rate, or none of them.
-            for row_rates, row_hits in zip(false_rates, hits, strict=True):
-                best_hits.append(np.append(0.0, row_hits)[np.searchsorted(row_rates, rates, side="right")])
+            # Both only grow along a curve: the best point is the last one within the rate; without any no box is right.
+            for row_false_rates, row_hits in zip(false_rates, hits, strict=True):
+                points_within = np.searchsorted(row_false_rates, rates, side="right")
+                best_hits.append(np.append(0.0, row_hits)[points_within])
+        # Without a right box there is no curve.
         hits_at_rates = np.array(best_hits) if best_hits else np.zeros((len(weights), len(rates)))
         return ratio_or_nan(hits_at_rates, (weights @ by_part.references)[:, None]).mean(axis=1)
 
@@ -624,7 +634,7 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
     parts = Parts.of(groups, len(images), seed)
 
     def areas(weights: Array) -> Array:
-        """The area under the curve of the images in the parts with a weight above 0, for each row, ``(rows,)``."""
+        """The area under the curve of the images in parts of a weight above 0, for each row of weights, ``(rows,)``."""
         kept_images = weights[:, parts.of_image] > 0
         return np.array(
             [_area_under_roc(score[kept & has_finding], score[kept & ~has_finding]) for kept in kept_images]
@@ -641,8 +651,9 @@ def _area_under_roc(positive: Array, negative: Array) -> float:
     from scipy.stats import rankdata
 
     n = len(positive)
-    # Equal scores share the mean of their ranks; a NaN makes all ranks NaN.
+    # Equal scores share the mean of their ranks, from 1; a NaN makes all ranks NaN.
     ranks = rankdata(np.concatenate([positive, negative]))
+    # Ranks of positives less those that they have among each other, 1 + … + n: how many negatives each is above.
     return float(ratio_or_nan(ranks[:n].sum() - n * (n + 1) / 2, n * len(negative)))
 
 
@@ -665,30 +676,31 @@ def query_ap_sums(images: Sequence[Prediction], *, label_matching: str = "ignore
         >>> query_ap_sums([image])
         array([[0.5, 2. ]])
     """
+    # A query names its finding; where the dataset names none, each image is one query.
     rule = "exact" if label_matching == "ignore" else label_matching
-    # Without names each image is one query.
     if not _are_findings_named(images):
         rule = "ignore"
     named_images = [_with_query_label(image, rule) for image in images]
     ranked = rank_boxes(named_images, (0.5,), ranking="emission", label_matching=rule)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
-        # The boxes of each image in a row, in the order of writing, filled up with zeros.
+        # The answers to the queries about one finding: the boxes of each image in a row, in the order of writing,
+        # filled up with zeros.
         rank = _rank_within(boxes.image)
         hit, counts = np.zeros((2, len(images), int(rank.max(initial=-1)) + 1))
         hit[boxes.image, rank], counts[boxes.image, rank] = boxes.hit[0], boxes.counts[0]
-        # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
+        # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k with m reference boxes of the finding, and
+        # 0 on images without it, which have no such query.
         precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
-        # 0 where the image has no such query.
         sums[:, 0] += ratio(row_sums(precision_envelope(precision) * hit), boxes.references)
         sums[:, 1] += boxes.references > 0
     return sums
 
 
 def _with_query_label(image: Prediction, label_matching: str) -> Prediction:
-    """The image, whose predicted boxes without a label get that of its findings if these have one label in common."""
+    """The image with its one finding's label for predicted boxes without one; unchanged if it has none or several."""
     gt_names = {label_name(label, label_matching) for label in image.gt_labels}
-    if all(image.pred_labels) or len(gt_names) != 1:
+    if len(gt_names) != 1 or all(image.pred_labels):
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
 
@@ -747,10 +759,10 @@ class RankingMetrics(NamedTuple):
         return cls(ranking, matching_of_kinds, tuple(iou_thresholds))
 
     def metrics(self) -> dict[str, Metric]:
-        """Every metric by key, as `ap_50`.
+        """Every metric by key, such as `ap_50`.
 
-        The `of` of a metric is a pair: its kind, `ap`, `map` or `froc`, and the IoU thresholds, of `froc` the rates of
-        false boxes, that it is the mean over.
+        The `of` of a metric is a pair, from which :meth:`jackknifed` computes it: the kind, `ap`, `map` or `froc`; and
+        what it is the mean over, IoU thresholds, or rates of false boxes of `froc`.
 
         Example:
             >>> RankingMetrics("tied", {"ap": "ignore"}).metrics()["ap_50"].heading
@@ -760,6 +772,7 @@ class RankingMetrics(NamedTuple):
         if self.ranking == "score":
             tie_note, order = "", "in the order of stated confidences"
         together = f"all boxes together, {_RULES[self.label_matching['ap']]}"
+        # By the end of the key, `50` for IoU 0.5.
         thresholds = {f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds} | {"50_95": COCO_THRESHOLDS}
         metrics = {}
         for kind in self.label_matching:
@@ -782,7 +795,7 @@ class RankingMetrics(NamedTuple):
         return metrics
 
     def rank(self, images: Sequence[Prediction]) -> dict[str, RankedImages]:
-        """The boxes as each kind of average precision ranks them, by kind.
+        """By kind the ranking that average precision reads: `ap` all boxes together, `map` the boxes of each label.
 
         Example:
             >>> image = Prediction("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
@@ -813,11 +826,10 @@ class RankingMetrics(NamedTuple):
         """
         metrics = {}
         for key, metric in self.metrics().items():
-            kind, thresholds_or_rates = metric.of
+            kind, averaged_over = metric.of
             if kind == "froc":
-                metrics[key] = sensitivity_at_false_positives(
-                    ranked["ap"], thresholds_or_rates, groups=groups, seed=seed
-                )
+                # It reads the ranking of all boxes together.
+                metrics[key] = sensitivity_at_false_positives(ranked["ap"], averaged_over, groups=groups, seed=seed)
             else:
-                metrics[key] = mean_average_precision(ranked[kind], thresholds_or_rates, groups=groups, seed=seed)
+                metrics[key] = mean_average_precision(ranked[kind], averaged_over, groups=groups, seed=seed)
         return metrics
