@@ -83,15 +83,16 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
     """
     metrics = [_MetricPair(sums_a, sums_b) for sums_a, sums_b in zip(a, b, strict=True)]
     p_values = [math.nan] * len(metrics)
-    # By the index of a metric that is drawn for: draws whose difference is as large as the observed one. The runs as
-    # they are count as one draw.
+    # By the index of each metric whose p is from random draws: how many of them differ as much as the runs do. The runs
+    # as they are count as one.
     reaching_draws: dict[int, int] = {}
     for k, metric in enumerate(metrics):
         n = len(metric.differing_units)
+        # Without a difference, or a value in both runs, there is no test: p stays NaN.
         if not n or math.isnan(metric.observed_statistic):
             continue
         if 2**n <= resamples:
-            # All ways to change places, as the binary digits of the numbers below 2^n.
+            # All ways to change places, as the binary digits of the numbers below 2^n, 1 for a unit that is swapped.
             all_swaps = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
             p_values[k] = metric.count_reaching(all_swaps @ metric.swap_changes[metric.differing_units]) / 2**n
         else:
@@ -125,11 +126,12 @@ class _MetricPair:
     def __init__(self, a: Array, b: Array) -> None:
         """Take numerators and denominators, ``(units, 2)``, of run A and of run B."""
         sums_a, sums_b = _sums_and_products(a, b), _sums_and_products(b, a)
-        # Units with equal values do not affect the permutation.
+        # On other units a swap changes nothing.
         self.differing_units = np.flatnonzero((a != b).any(axis=1))
         self.swap_changes = sums_b - sums_a
         self.first_sums, self.both_sums = sums_a.sum(axis=0), (sums_a + sums_b).sum(axis=0)
         self.cross_sums = (a * b).sum(axis=0)
+        # One draw, in which nothing is swapped.
         self.observed_statistic = float(self._statistic(self.first_sums[None])[0])
 
     def count_reaching(self, sum_changes: Array) -> int:
@@ -143,9 +145,10 @@ class _MetricPair:
         return int((~(statistics < self.observed_statistic * (1 - _SWAP_ROUNDING))).sum())
 
     def _statistic(self, first_sums: Array) -> Array:
-        """|r_B - r_A| in standard errors, ``(draws,)``, for the sums of the run that comes first, ``(draws, 6)``.
+        """How far the runs are apart after swaps, in standard errors of the difference of each draw, ``(draws,)``.
 
-        With r = N / D and sums over units, the delta method for a ratio gives
+        `first_sums` are those of the run that comes first, 1, ``(draws, 6)``. With r = N / D, the sums of n and of d
+        over units, the delta method for a ratio gives
 
             var(r_1) = Σ (n_1 - r_1 d_1)² / D_1², likewise var(r_2)
             cov(r_1, r_2) = Σ (n_1 - r_1 d_1) (n_2 - r_2 d_2) / (D_1 D_2)
@@ -155,7 +158,8 @@ class _MetricPair:
         n_2, d_2, nn_2, nd_2, dd_2, n_2_d_1 = (self.both_sums - first_sums).T
         n_1_n_2, d_1_d_2 = self.cross_sums
         r_1, r_2 = ratio_or_nan(n_1, d_1), ratio_or_nan(n_2, d_2)
-        # The variances without their mixed terms, which may cancel but for rounding.
+        # The squared sums multiplied out: n², then what has n and d, and what has both runs. The first terms are apart,
+        # as the others may cancel them but for rounding.
         squares = ratio_or_nan(nn_1 + r_1**2 * dd_1, d_1**2) + ratio_or_nan(nn_2 + r_2**2 * dd_2, d_2**2)
         mixed = ratio_or_nan(r_1 * nd_1, d_1**2) + ratio_or_nan(r_2 * nd_2, d_2**2)
         covariance = ratio_or_nan(n_1_n_2 - r_1 * n_2_d_1 - r_2 * n_1_d_2 + r_1 * r_2 * d_1_d_2, d_1 * d_2)
@@ -163,7 +167,7 @@ class _MetricPair:
         difference = np.abs(r_2 - r_1)
         # What rounding alone makes is no difference.
         difference[difference < _SWAP_ROUNDING] = 0.0
-        # Where all units differ alike, the variance is 0 but for rounding.
+        # Where all units differ alike, the variance is 0 but for rounding, and the statistic infinite.
         variance = np.where(variance < _SWAP_ROUNDING * squares, 0.0, variance)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(difference == 0, 0.0, difference / np.sqrt(variance))
@@ -199,11 +203,12 @@ def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None
     Args:
         difference: B - A with its 95 % interval.
         holm: p, adjusted for the metrics that are shown with it; NaN without a test.
-        lower_is_better: None of a metric that is best at 0, from both sides: its change is neither.
+        lower_is_better: whether a fall is for the better; None of a metric that is best at 0, from both sides, whose
+            change is neither better nor worse.
 
     Returns:
-        1 where the interval, in three decimals, has only better values than 0 and Holm's p is below 0.05, -1 where it
-        has only worse ones, else 0.
+        1 for better, where the interval, in three decimals, has only better values than 0 and Holm's p is below 0.05;
+        -1 for worse, where it has only worse ones; else 0.
 
     Example:
         >>> direction(Estimate(0.17, 0.15, 0.19), 0.001), direction(Estimate(0.17, 0.15, 0.19), 0.06)
@@ -214,6 +219,7 @@ def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None
     # Also where there is no test: NaN is not below.
     if lower_is_better is None or not holm < LEVEL:
         return 0
+    # The whole interval above 0, or the whole of it below.
     sign = (round(difference.low, _DECIMALS) > 0) - (round(difference.high, _DECIMALS) < 0)
     return -sign if lower_is_better else sign
 
@@ -389,8 +395,8 @@ def compare_runs(
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.
-        core: keys of the metrics that are shown, beside `main`: Holm's p of each is adjusted for these together. Keys
-            that a run lacks are left out.
+        core: keys of the metrics that are shown beside `main`; Holm's p of each is adjusted for all that are shown.
+            Keys that a run lacks are left out.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.
 
@@ -420,6 +426,7 @@ def compare_runs(
     check_metric("`main`", main, metrics)
     # One run may know a patient that the other does not.
     patients = patients_of([image_b if image_a.patient is None else image_a for image_a, image_b in pairs])
+    # Numbers from 0: the patient of each image, or the image where no patient is known.
     units: Any = intervals.group_numbers(patients, len(pairs))
     draws = {"resamples": resamples, "seed": seed}
     dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
@@ -429,14 +436,16 @@ def compare_runs(
         for run, dependence in zip(runs, dependences, strict=True)
     ]
     changes = _changes(metrics, sums, units, **draws)
-    # Its intervals are right only from the sums of images.
+    # The intervals of image dependence are right only from the sums of images.
     by_unit = [intervals.sum_by_group(dependence.by_image, units) for dependence in dependences]
     change = changes["image_dependence"]
     estimate_a, estimate_b, difference = _estimates(change.metric, *by_unit)
     changes["image_dependence"] = change._replace(a=estimate_a, b=estimate_b, difference=difference)
     changes |= _ranked_changes(runs[0].images, runs[1].images, label_matching, units, **draws)
+    # Two families, for each of which Holm's p is adjusted.
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     further_changes = {key: change for key, change in changes.items() if key not in core_changes}
+    # Labels are told apart even where they play no part in matching.
     label_rule = "synonyms" if label_matching == "synonyms" else "exact"
     return RunDifference(
         images=len(pairs),
@@ -462,6 +471,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Args:
         p_values: k values in [0, 1]; NaN where a test could not be made, which is no member of the family.
 
+    Returns:
+        The adjusted values in the order of `p_values`, NaN where these are.
+
     Example:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
@@ -470,6 +482,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
     adjusted, largest = [math.nan] * len(p_values), 0.0
+    # Ranks are from 0, one below the j of the formula.
     for rank, i in enumerate(order):
         largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
         adjusted[i] = largest
@@ -479,11 +492,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _changes(
     metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **draws: int
 ) -> dict[Any, Change]:
-    """The change of each metric between two runs, by key; Holm's p is not adjusted yet.
+    """The change of each metric between two runs, by key; Holm's p is NaN, as it is adjusted for a family later.
 
     Args:
         metrics: by key.
-        runs: of each run by the same keys the numerators and denominators, ``(images, 2)``.
+        runs: run A and run B: by the same keys the numerators and denominators, ``(images, 2)``.
         units: the patient of each image, or the image.
         draws: `resamples` and `seed` of the test.
     """
@@ -492,12 +505,12 @@ def _changes(
     p_values = swap_p_values(sums_a, sums_b, **draws)
     changes: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), sums_a, sums_b, p_values, strict=True):
+        # Of the metric on each unit alone; NaN where a run has nothing to measure there.
         unit_changes = intervals.ratios(b) - intervals.ratios(a)
         up, down = int((unit_changes > _ROUNDING).sum()), int((unit_changes < -_ROUNDING).sum())
-        # Units on which a run has nothing to measure are neither.
         tied = int((~np.isnan(unit_changes)).sum()) - up - down
-        counts = Units(down, up, tied) if metric.lower_is_better else Units(up, down, tied)
-        changes[key] = Change(metric, *_estimates(metric, a, b), counts, p, math.nan)
+        better, worse = (down, up) if metric.lower_is_better else (up, down)
+        changes[key] = Change(metric, *_estimates(metric, a, b), Units(better, worse, tied), p, math.nan)
     return changes
 
 
@@ -527,9 +540,10 @@ def _label_changes(
 def _ranked_changes(
     a: Sequence[Prediction], b: Sequence[Prediction], label_matching: str, units: Sequence[Any], **draws: int
 ) -> dict[str, Change]:
-    """The changes of average precision and sensitivities, by key; Holm's p is not adjusted yet.
+    """The changes of average precision and sensitivities from run A to run B, by key; Holm's p is not adjusted yet.
 
-    No single image has them, so that there are no units on which they are better or worse.
+    No single image has these metrics, so that there are no units on which they are better or worse. `draws` are those
+    of :func:`_changes`.
     """
     # Both runs are ranked in one way: by confidence only where every box of both states one.
     by_rank = RankingMetrics.of([*a, *b], label_matching)
@@ -614,6 +628,7 @@ def _sentence(key: str, change: Change, units: str) -> str:
     word = "better" if change.direction > 0 else "worse"
     opening = f"Boxes fit {word}" if key == "mean_iou" else word.capitalize()
     interval = f"{change.difference.low:+.{digits}f} to {change.difference.high:+.{digits}f}"
+    # Metrics of all images together have no units on which they are better or worse.
     better, worse, _ = change.units
     counts = f", on {better} {units} better, on {worse} worse" if better or worse else ""
     return f"{opening}: {values} ({interval}){counts}."
