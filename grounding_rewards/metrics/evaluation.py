@@ -122,7 +122,7 @@ class Evaluation:
 
     @property
     def _core(self) -> list[str]:
-        """Keys of the core metrics that were measured of the first system, the most quoted first, then its rewards."""
+        """Keys of what was measured of the first system: the core metrics, the most quoted first, then the rewards."""
         metrics = next(iter(self.systems.values()))
         quoted_core = [key for key in _QUOTED if key in CORE_METRICS]
         rewards = [key for key in metrics if key.startswith(_REWARD)]
@@ -146,9 +146,10 @@ class Evaluation:
 
     @property
     def looking(self) -> str:
-        """One sentence: what the first system reaches, what never looking would reach, and what is owed to the images.
+        """One sentence: the first system's mean IoU, what never looking would reach, and what is owed to the images.
 
-        Empty where nothing is to be found on any image.
+        It opens with a verdict where the system is not shown to be better than the constant box, and a second sentence
+        counts distinct answers. Empty where nothing is to be found on any image.
         """
         if self.dependence is None:
             return ""
@@ -159,6 +160,7 @@ class Evaluation:
             above = self.above_constant.get("mean_iou", _NOTHING)
             if above.high < 0:
                 verdict = "Worse than a model that never looks: "
+            # Also where the interval has no low end, NaN.
             elif not above.low > 0:
                 verdict = "Not shown to be better than a model that never looks: "
         value, owed = format_value(self.dependence.value), self.dependence.sentence
@@ -170,7 +172,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
-        content: dict[str, Any] = as_json(
+        return as_json(
             {
                 "systems": self.systems,
                 "per_label": _by_name(self.per_label),
@@ -185,7 +187,6 @@ class Evaluation:
                 "command": self.command,
             }
         )
-        return content
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each system and metric: the value and the ends of its interval."""
@@ -216,8 +217,9 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
     """Measure what was answered, beside its baselines.
 
     Args:
-        systems: by name the answers to the same images in the same order; the first is what is evaluated.
-        measures: how.
+        systems: by name the answers to the same images in the same order; the first is what is evaluated, the others
+            are baselines.
+        measures: settings.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -232,9 +234,10 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
     model, *baselines = systems
     matched = MatchedImages(systems[model], measures.label_matching)
     images = matched.images
-    # What the first system allows; baselines are ranked in the same way, to stand beside it.
+    # The metrics of rankings that the first system allows; baselines are ranked in the same way, to stand beside it.
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images)
+    # Numbers of the patients, who are the units of intervals; of the images where no patient is known.
     groups = intervals.group_numbers(patients_of(images), len(images))
     dependence = None
     if any(len(image.gt) for image in images):
@@ -253,10 +256,11 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
         matched=matched,
         systems={name: {key: table.get(key, _NOTHING) for key in metrics} for name, table in tables.items()},
         metrics=metrics,
-        # There is no `map` where labels cannot be compared.
+        # There is no `map`, the ranking by label, where labels cannot be compared.
         per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(matched, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
+        # Without the cells that fill the rows of images up.
         ious=ious[is_box],
         dependence=dependence,
         above_constant=above_constant,
@@ -267,7 +271,10 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
 def _table_metrics(
     matched: MatchedImages, measures: Measures, by_rank: RankingMetrics, tables: Mapping[str, Metrics]
 ) -> dict[str, Metric]:
-    """The metrics that some system has, in the order of tables: the reward that the evaluation is about comes first."""
+    """The metrics that can be measured of some system, by key, in the order of tables.
+
+    The reward that the evaluation is about comes first, then what is quoted most. `tables` are the systems' estimates.
+    """
     metrics = {
         **by_rank.metrics(),
         **average_precision.IMAGE_AUROC,
@@ -276,7 +283,7 @@ def _table_metrics(
         **matched.metrics,
         **IMAGE_DEPENDENCE,
     }
-    # Labels can be compared exactly where there is mAP.
+    # Where there is no mAP no labels can be compared.
     if "map" not in by_rank.label_matching:
         del metrics["label_accuracy"]
     measured = {}
@@ -329,7 +336,7 @@ def evaluation_file(run: str | Path) -> Path:
 
 
 def read_evaluation(run: str | Path) -> StoredEvaluation:
-    """Read the `evaluation.json` of a run; a run without that file is an empty one.
+    """Read the `evaluation.json` of a run; without that file, or where it does not say something, defaults are given.
 
     Args:
         run: folder of the evaluation, or a file in it.
@@ -343,10 +350,11 @@ def read_evaluation(run: str | Path) -> StoredEvaluation:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         facts = dict(content["facts"])
-        # The first metric of an evaluation is the reward that it is about.
+        # The first metric of an evaluation is the reward that it is about, and the first system what was evaluated.
+        defaults = StoredEvaluation()
         first_metric = next(iter(content.get("headings", ())), "")
-        reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else "R4"
-        system = next(iter(content.get("systems", ())), "model")
+        reward = first_metric.removeprefix(_REWARD) if first_metric.startswith(_REWARD) else defaults.reward
+        system = next(iter(content.get("systems", ())), defaults.system)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
@@ -368,10 +376,10 @@ def _estimates(
     Args:
         matched: the images with its answers.
         measures: the settings.
-        by_rank: the metrics of rankings.
+        by_rank: which metrics of rankings there are.
         ranked: the rankings that `by_rank` made of the images.
         groups: numbers of the patients, whose images are left out together.
-        dependence: image dependence where it was measured already.
+        dependence: image dependence of these answers, if it was measured already.
     """
     estimates = intervals.ratio_estimates(matched.sums(), matched.metrics, groups)
     if dependence is None:
@@ -386,13 +394,15 @@ def _estimates(
 
 
 def _differences(before: MatchedImages, after: MatchedImages, groups: Any) -> Metrics:
-    """After less before, by key, of rewards and core metrics that are ratios of sums over images."""
+    """After less before, by key, of the rewards and core metrics that are ratios of sums over images.
+
+    Both have answers to the same images; `groups` are numbers of the patients of these.
+    """
     differences = {}
     for key, metric in after.metrics.items():
         if key in before.metrics and (key in CORE_METRICS or key.startswith(_REWARD)):
-            before_sums, after_sums = (
-                intervals.sum_by_group(answers.sums([key])[key], groups) for answers in (before, after)
-            )
+            before_sums = intervals.sum_by_group(before.sums([key])[key], groups)
+            after_sums = intervals.sum_by_group(after.sums([key])[key], groups)
             differences[key] = intervals.difference_estimate(before_sums, after_sums, metric)
     return differences
 
@@ -403,28 +413,29 @@ def _by_label(
     """Yield the metrics of the most frequent labels of the references.
 
     `ranked` are the boxes by label; None where answers state no labels. Then false boxes have none, so that only mean
-    IoU and recall are known.
+    IoU and recall, which the reference boxes alone decide, are known.
     """
     label_matching = "exact" if ranked is None else ranked.label_matching
     by_label = replace(matched, label_matching=label_matching)
+    # By the name of each label which reference boxes have it.
     for name, members in islice(detection.label_groups(matched.images, label_matching).items(), _MOST_LABELS):
         if ranked is None:
             reference_sums = detection.reference_sums(matched, {name: members})
             sums = {key: values for (_, key), values in reference_sums.items()}
-            metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
         else:
             sums = replace(by_label, label=name).sums(_BY_BOX)
-            metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
+        metrics = intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups)
+        if ranked is not None:
             ap = average_precision.mean_average_precision(ranked.only(name), (0.5,), groups=groups, seed=measures.seed)
             metrics["ap_50"] = ap.estimate
         yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics)
 
 
 def _by_size(matched: MatchedImages, groups: Any) -> Iterator[GroupMetrics]:
-    """Yield the metrics of each size that a reference box has."""
+    """Yield the metrics of each size that some reference box has; `groups` are numbers of the patients."""
     for name, size in detection.IMAGE_SIZES.items():
         sums = replace(matched, size=size).sums(_BY_BOX)
-        # The denominator of recall
+        # The denominators of recall are numbers of reference boxes.
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             yield GroupMetrics(name, boxes, intervals.ratio_estimates(sums, detection.DETECTION_METRICS, groups))
@@ -440,6 +451,7 @@ def _by_source(images: Sequence[Prediction], measures: Measures, by_rank: Rankin
         matched = MatchedImages(members, measures.label_matching)
         groups = intervals.group_numbers(patients_of(members), len(members))
         estimates = _estimates(matched, measures, by_rank, by_rank.rank(matched.images), groups)
+        # Each key once, in the order of tables.
         keys = dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *_BY_BOX])
         metrics = {key: estimates[key] for key in keys if key in estimates}
         yield GroupMetrics(source, sum(len(image.gt) for image in members), metrics)
