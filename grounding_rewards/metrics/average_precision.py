@@ -629,6 +629,7 @@ def image_auroc(images: Sequence[Prediction], *, groups: Sequence[Any] | None = 
         score = np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
     elif all(image.sampled_boxes for image in images):
         for k, image in enumerate(batch.answers):
+            # Of the judged answer, then of each sampled one.
             has_box = [n > 0 for n in (len(image.pred), *image.sampled_boxes)]
             score[k] = sum(has_box) / len(has_box)
     parts = Parts.of(groups, len(images), seed)
@@ -754,6 +755,7 @@ class RankingMetrics(NamedTuple):
         """
         ranking = "score" if PredictionBatch.of(images).states_confidences else "tied"
         matching_of_kinds = {"ap": label_matching}
+        # mAP compares labels, which both sides have to state.
         if _are_findings_named(images) and any(label for image in images for label in image.pred_labels):
             matching_of_kinds["map"] = "synonyms" if label_matching == "synonyms" else "exact"
         return cls(ranking, matching_of_kinds, tuple(iou_thresholds))

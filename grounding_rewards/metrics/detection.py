@@ -320,6 +320,7 @@ class MatchedImages:
         pred_counts, gt_counts = self.batch.pred.counts[:, None], self.batch.gt.counts[:, None]
         countable_preds = (np.arange(pred_counts.max(initial=0)) < pred_counts) & ~outcomes.ignored
         countable_gts = np.arange(gt_counts.max(initial=0)) < gt_counts
+        # Boxes that were matched whatever their labels have none here.
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             # Boxes have codes, indices of the labels as they are written: those of one name are the label's.
             name = label_name(self.label, self.label_matching)
@@ -632,6 +633,7 @@ def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
     largest = np.tile(sizes, 2)[:, None]
     boxes = np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, largest), 0.0)
     # The edges of all boxes, the image among them, cut it into cells, each of which lies in or outside of every box.
+    # Corners are x1, y1, x2, y2: the x are at even places, the y at odd ones.
     xs = np.sort(boxes[..., 0::2].reshape(len(boxes), -1), axis=1)
     ys = np.sort(boxes[..., 1::2].reshape(len(boxes), -1), axis=1)
     cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]

@@ -248,6 +248,7 @@ def evaluate(systems: Mapping[str, Sequence[Prediction]], measures: Measures) ->
         system_matched = MatchedImages(systems[system], measures.label_matching)
         system_ranked = by_rank.rank(system_matched.images)
         tables[system] = _estimates(system_matched, measures, by_rank, system_ranked, groups)
+        # There is one constant box at most, fitted on training images or on these.
         if system in (CONSTANT, CONSTANT_OF_THESE):
             above_constant = _differences(system_matched, matched, groups)
     metrics = _table_metrics(matched, measures, by_rank, tables)

@@ -404,8 +404,9 @@ def _permute(
         permutations: how many of them are drawn; without any, p is that of the normal distribution.
     """
     table = _BoxTable.of(images, label_matching)
+    # Mean IoU divides by the number of reference boxes.
     divisor = table.gt.counts.astype(np.float64)
-    # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
+    # Partners are drawn apart from the permutations of the test, so that the dependence is the same under any seed.
     partner_rng, test_rng = np.random.default_rng(0), np.random.default_rng(seed)
     patient = intervals.group_numbers(patients_of(images), len(images))
     rows = np.arange(len(images))

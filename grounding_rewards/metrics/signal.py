@@ -141,7 +141,8 @@ class Groups:
         """``(g,)`` why the group has no spread, an index into :data:`CAUSES`; -1 for a group with spread."""
         is_status = {status: self.statuses == k for k, status in enumerate(STATUSES)}
         has_box = self.counted > 0
-        # A completion whose boxes all lie in ignore regions says in effect that there is nothing.
+        # Of each completion, as `_any` and `_all` then ask of its group. One whose boxes all lie in ignore regions says
+        # in effect that there is nothing.
         says_nothing = ~has_box & (is_status["empty"] | is_status["boxes"])
         is_normal = self._all(self.findings == 0)
         any_box, any_says_nothing = self._any(has_box), self._any(says_nothing)
