@@ -346,7 +346,7 @@ def _refuse_other_rows(log: Log, group: Sequence[int], *, one_image: bool) -> No
     Args:
         log: whose rows they are.
         group: indices of rows, which are answers to one image.
-        one_image: whether rows with several ids are refused too, as groups of a given size may hold them.
+        one_image: whether several ids are refused too, which a group of so many rows in turn may have.
     """
     row, place = log.rows[group[0]], log.places[group[0]]
     for k in group[1:]:

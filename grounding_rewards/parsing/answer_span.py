@@ -147,6 +147,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     if turn.has_too_many_marks:
         # A generation that loops over its marks has no answer.
         return AnswerSpan("", thought=True)
+    # The thinking that the prompt opens is over in a turn that begins later, and in a channel of answers.
     in_thinking = prompt_opens_thinking and not has_bare_channels and not turn.is_new
     # The thinking that is open before drafts, or begins in one, may still be open behind the last.
     for draft in turn.drafts:

@@ -213,8 +213,8 @@ class _Scan:
     def walk(self, marks: list[_Mark]) -> None:
         """Add the boxes of these marks to the collector."""
         kinds = {mark.kind for mark in marks}
-        # Whoever writes tags around boxes where JSON (`keyed`) was asked for names the finding before them, as MedMO
-        # does.
+        # Models that write tags around boxes where JSON (`keyed`) was asked for, such as MedMO, name the finding before
+        # the tags.
         label_may_be_before = self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
         label_is_before = label_may_be_before and "label" not in kinds
         label_is_after = self.fmt.untagged_label == "after"
@@ -255,10 +255,10 @@ class _Scan:
                 # "<box>1 2 3 4>": of the closing tag only its bracket is left.
                 self._read_bare(content)
             elif not self.box_tag_may_close or any(map(str.isdecimal, content)):
-                # A tag without digits behind it may be the missing end of another; else it is itself without an end.
+                # The tag is without its end, unless it is itself the end of another, with no numbers behind it.
                 self.collector.cut_off = True
+        # A comma behind the last box announces another one. Where there were no numbers, `numbers_end` is -1.
         after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
-        # A comma behind a box announces another one.
         self.collector.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
@@ -267,6 +267,7 @@ class _Scan:
         if mark.kind in _ENDS_BOX:
             self._close_box_tag(mark.start)
         if mark.kind == "label":
+            # It begins a subject or an object, so that the relation before it is over.
             self.label, self.in_relation = _clean(mark.text), False
         elif mark.kind == "label_end":
             # MAIRA-2 writes a finding that it does not locate as a label without a box.
@@ -286,7 +287,9 @@ class _Scan:
         self.in_relation |= mark.kind == "relation"
         self.in_shape &= mark.kind != "shape_end"
         if mark.kind == "box" or mark.text.startswith("<point_box"):
-            self.box_tag, self.box_tag_is_bare, self.box_tag_may_close = mark, True, is_in_box_tag
+            self.box_tag, self.box_tag_is_bare = mark, True
+            # "<box>1 2 3 4<box>": the second tag may be meant to close the first.
+            self.box_tag_may_close = is_in_box_tag
             self.met_before_box = self.collector.met
 
     def _read_named(self, tag: str) -> None:

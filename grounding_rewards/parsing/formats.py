@@ -273,7 +273,7 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, changes: Mapping[st
         )
     largest = None
     if base.largest is not None and not in_pixels:
-        # The last of n bins is n - 1.
+        # The last of n bins, such as those of a crop of the image, is n - 1.
         is_bin = space.name.startswith(("bin", "crop"))
         largest = int(space.unit) - 1 if is_bin else int(space.unit)
     usual_decimals = 3 if is_fraction else 0

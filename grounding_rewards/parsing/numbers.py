@@ -91,7 +91,7 @@ def read_number(token: str) -> float | None:
 
 
 def split_numbers(content: str) -> list[list[str]]:
-    """Split the content of a pair of brackets into lists of tokens, each at most `MAX_LIST` + 1 long.
+    """Split the content of a pair of brackets into lists of tokens; of an endless list only the beginning is kept.
 
     Lists are separated by semicolons, tokens by commas, or by blanks where there are no commas.
 
@@ -115,7 +115,7 @@ _MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
 def _tokens(text: str) -> list[str]:
     """Split a text at its commas, or at its blanks if it has no comma; quotes and units of the tokens are left out.
 
-    At most `MAX_LIST` + 1 tokens, as no shape with a name of its own has more numbers.
+    It is split `MAX_LIST` times at most, as no shape with a name of its own has more numbers.
     """
     # Remarks, units and full-width points are rare, and one quick search tells that there are none.
     if _MAY_BE_NOISE(text):
