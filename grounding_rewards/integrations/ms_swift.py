@@ -30,6 +30,7 @@ def register(reward: str, **parameters: Any) -> type:
         """The rewards of a batch, as calling the reward gives them."""
         return grounding_reward(completions, **columns)
 
+    # ms-swift makes an object of the class that stands here under its name, and calls the object.
     name = grounding_reward.__name__
     orms[name] = type(name, (ORM,), {"__call__": score, "__doc__": f"{name} of grounding_rewards."})
     return orms[name]

@@ -34,6 +34,7 @@ def _server() -> type:
         ground_truth: dict[str, Any] | str
 
     class GroundingResponse(gym.BaseVerifyResponse):
+        # The components, whose names depend on the reward, are fields that no class declares.
         model_config = ConfigDict(extra="allow")
 
     class GroundingResourcesServer(gym.SimpleResourcesServer):
@@ -46,6 +47,7 @@ def _server() -> type:
             reward = reward_of(self.config.reward, **self.config.reward_kwargs)
             columns = image_columns([body.ground_truth])
             [sample] = scored(reward, [last_message(body.response.output)], columns).samples("reward")
+            # A field has a name of Python; the reward itself is one of these numbers.
             components = {name.replace("/", "_"): number for name, number in sample.items()}
             return GroundingResponse(**body.model_dump(), **components)
 

@@ -13,11 +13,15 @@ _CLASS = f"{__name__}.GroundingEnvironment"
 
 
 def register(name: str = "grounding") -> None:
-    """Register the environment under a name, before the training is set up; its settings are ``env.<name>``."""
+    """Register the environment with NeMo-RL under a name, under which ``env.<name>`` has its settings.
+
+    It has to be called before the training is set up.
+    """
     from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
     from nemo_rl.distributed.virtual_cluster import PY_EXECUTABLES
     from nemo_rl.environments.utils import register_env
 
+    # The Python in which Ray starts it: that of the training, which has this package.
     ACTOR_ENVIRONMENT_REGISTRY[_CLASS] = PY_EXECUTABLES.SYSTEM
     register_env(name, _CLASS)
 
@@ -42,9 +46,9 @@ def _environment() -> Any:
             rewards = torch.tensor([sample["reward"] for sample in samples])
             observations = [{"role": "environment", "content": "Environment: done"} for _ in samples]
             updated_metadata = [{**row, "grounding": sample} for row, sample in zip(metadata, samples, strict=True)]
-            return EnvironmentReturn(
-                observations, updated_metadata, [None] * len(samples), rewards, torch.ones_like(rewards), None
-            )
+            # One turn is the whole conversation: no further turn has words to stop at, and every sample is at its end.
+            no_stops, ends = [None] * len(samples), torch.ones_like(rewards)
+            return EnvironmentReturn(observations, updated_metadata, no_stops, rewards, terminateds=ends, answers=None)
 
         def global_post_process_and_metrics(self, batch: Any) -> tuple[Any, dict[str, float]]:
             """The batch unchanged, and the mean reward for the log."""

@@ -49,8 +49,9 @@ def answer_in(query: str, prompt: str) -> str:
         >>> answer_in("<image><image>Where?<|im_start|>assistant\\n[]", "<image>Where?<|im_start|>assistant\\n")
         '[]'
     """
-    # The beginning of the prompt differs in the query, which has more tokens for images.
-    # By bisection: a query that has an end of the prompt has all shorter ends too.
+    # The beginning of the prompt differs in the query, which has more tokens for images: look for the longest end that
+    # is in it. By bisection, since a query that has one end has all shorter ones: an end of `length` characters is in
+    # it, one of `missing_length` is not.
     length, missing_length = 0, len(prompt) + 1
     while missing_length - length > 1:
         middle = (length + missing_length) // 2
@@ -58,6 +59,7 @@ def answer_in(query: str, prompt: str) -> str:
             length = middle
         else:
             missing_length = middle
+    # So few characters may occur anywhere, unless they are the whole prompt.
     if length < min(len(prompt), _LEAST_END):
         return query
     end = prompt[len(prompt) - length :]

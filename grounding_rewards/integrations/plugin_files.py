@@ -66,10 +66,10 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         refuse_schedules(grounding_reward)
     resolved_path = Path() if path is None else path.resolve()
     arguments = [repr(reward)] + [f"{name}={value!r}" for name, value in parameters.items()]
-    # What `$name` and the like stand for in the templates.
+    # What `$name`, `$word` and so on stand for in the templates, each of which uses some of them.
     fields = {
         "name": grounding_reward.__name__,
-        # As a name in Python.
+        # The name as one that Python takes, such as `R3_low` for `R3-low`.
         "word": re.sub(r"[\W_]", "_", grounding_reward.__name__),
         "arguments": ", ".join(arguments),
         "mapping": repr({"reward": reward, **parameters}),
@@ -82,7 +82,8 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
         "module": resolved_path.stem,
     }
     lines = templates["lines"]
-    # Decoding would drop the special tokens that carry the boxes, unless the trainer is told to keep them.
+    # Some models write boxes as special tokens, which trainers drop when they decode; the lines of `in_tokens`, if the
+    # trainer has an option for it, tell it to keep them.
     if grounding_reward.box_format is not None and get_box_format(grounding_reward.box_format).from_token_ids:
         lines += templates.get("in_tokens", "")
     content = None
@@ -94,7 +95,10 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | 
 
 
 def _hydra(value: Any) -> str:
-    """A value in Hydra's grammar: JSON, but for keys without quotation marks and `\\u00fc`, which it does not know."""
+    """A value as Hydra's command line reads it: JSON, but keys have no quotation marks, and letters no escapes.
+
+    Hydra would take `\\u00fc` for these six characters, not for ü.
+    """
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name}: {_hydra(entry)}" for name, entry in value.items()) + "}"
     if isinstance(value, list):

@@ -20,14 +20,14 @@ _PRINTED: set[str] = set()
 
 
 def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a module that has a class whose parents are in the library of a trainer.
+    """Return a `__getattr__` for a module with one class, which is made when the module is first asked for it.
 
-    So the module can be imported without that library, which only the class needs.
+    The parents of the class are in the library of a trainer: so the module can be imported without that library.
 
     Args:
-        module: its name.
-        name: of the class.
-        make: returns the class; called when the module is asked for it.
+        module: the name of the module, for errors.
+        name: the name of the class.
+        make: returns the class.
 
     Example:
         >>> offering("mine", "Environment", dict)("Environment")
@@ -35,7 +35,7 @@ def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str],
     """
 
     def get(attribute: str) -> Any:
-        """The class, made now, for its name; raises an AttributeError for every other name."""
+        """The class for its name; an AttributeError, as Python expects, for every other name."""
         if attribute == name:
             return make()
         raise AttributeError(f"module {module!r} has no attribute {attribute!r}")
@@ -98,7 +98,7 @@ def _build_reward(name: str, parameters: str) -> GroundingReward:
 
 
 def _plain_container(value: Any) -> Any:
-    """A dict or list with the content of a container of a trainer's configuration, such as OmegaConf's, for JSON."""
+    """The content of a trainer's own kind of mapping or list, such as OmegaConf's, as a dict or list for JSON."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence):
@@ -126,17 +126,18 @@ def image_columns(ground_truths: Sequence[Any], rows: Sequence[Mapping[str, Any]
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
+    # Of each row the columns that rewards read; a trainer has others, such as `index`.
     fields_of_rows: list[dict[str, Any]] = []
     for row in rows or [None] * len(ground_truths):
         fields_of_rows.append({name: row[name] for name in SCORED_COLUMNS if row and name in row})
     truths = []
     for truth, fields in zip(ground_truths, fields_of_rows, strict=True):
         is_missing = truth is None or (isinstance(truth, str) and not truth)
-        # `with_ground_truth` refuses a truth that is missing in both places.
+        # A row with boxes stands in for a missing truth; without them `with_ground_truth` refuses the missing truth.
         has_fields = not fields.keys().isdisjoint(("boxes", "reader_boxes"))
         truths.append(fields if is_missing and has_fields else truth)
     columns = dict(with_ground_truth({"ground_truth": truths}, len(truths)))
-    # What a ground truth lacks is filled in from its row.
+    # A field that a ground truth lacks is filled in from its row.
     for name in set().union(*fields_of_rows):
         values = columns.get(name) or [None] * len(truths)
         defaults = [fields.get(name) for fields in fields_of_rows]

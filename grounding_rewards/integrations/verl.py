@@ -65,13 +65,14 @@ def _reward_manager() -> type:
 
         async def run_single(self, data: Any) -> dict[str, Any]:
             """The reward and components of a sample; the last of its sequences is the whole conversation."""
+            # As verl's own managers take the last one; in a thread, so that the loop goes on.
             return await asyncio.to_thread(self._score, data[-1:][0])
 
         def _score(self, item: Any) -> dict[str, Any]:
             """The reward and components of one sequence."""
             row = item.non_tensor_batch
             padded_ids = item.batch["responses"]
-            # The mask is that of the prompt and the response; behind the response there is padding.
+            # The mask covers prompt and response: its end has a 1 for each token of the response, a 0 for its padding.
             length = int(item.batch["attention_mask"][-len(padded_ids) :].sum())
             ids = padded_ids[:length].tolist()
             columns = image_columns([row["reward_model"]["ground_truth"]], [row.get("extra_info")])
