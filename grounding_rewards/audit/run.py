@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.audit import scripted_answers as scripted
-from grounding_rewards.audit.audit_images import AuditImage, with_small_findings
+from grounding_rewards.audit.audit_images import AuditImage, Size, with_small_findings
 from grounding_rewards.common.formatting import as_json
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.intervals import Estimate, jackknifed_ratio, sum_by_group
@@ -189,7 +189,13 @@ def audit(
     for script in track(scripts):
         script_images = images_by_set[script.image_set]
         texts = [scripted.write(script.answer(image, box_format), image.size, box_format) for image in script_images]
-        columns = _columns(script_images, box_format)
+        # The columns as TRL passes them to a reward, with one value for each image.
+        columns: dict[str, list[Any]] = {
+            "boxes": [image.boxes.tolist() for image in script_images],
+            "labels": [list(image.labels) for image in script_images],
+            "box_format": [box_format.name] * len(script_images),
+            **{side: [getattr(image.size, side) for image in script_images] for side in Size._fields},
+        }
         for name, reward in rewards.items():
             rewards_of[name, script.name] = _reward_values(reward, texts, columns)
     positive = np.array([len(image.boxes) > 0 for image in images])
@@ -197,16 +203,6 @@ def audit(
     for name, reward in rewards.items():
         played += _judge_scripts(name, reward, scripts, rewards_of, positive=positive, patients=patients)
     return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
-
-
-def _columns(images: Sequence[AuditImage], box_format: BoxFormat) -> dict[str, list[Any]]:
-    """The columns of the images as TRL passes them to a reward, with one value for each image."""
-    return {
-        "boxes": [image.boxes.tolist() for image in images],
-        "labels": [list(image.labels) for image in images],
-        "box_format": [box_format.name] * len(images),
-        **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
-    }
 
 
 def _reward_values(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any]]) -> Array | str:
@@ -272,8 +268,7 @@ def _judge_scripts(
             results.append(Played(name, script.name, no_mean, gain=math.nan, finding="raises", against=values))
             continue
         # The sum of rewards by the number of images; leaving out one patient at a time gives the interval.
-        sums = sum_by_group(np.column_stack([values, np.ones(len(values))]), patients)
-        mean = jackknifed_ratio(sums).estimate
+        mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), patients)).estimate
         # Without an honest script, or with one for which the reward raised, nothing is compared.
         base = None if isinstance(base, str) else base
         gain = math.nan

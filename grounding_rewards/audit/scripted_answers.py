@@ -215,7 +215,8 @@ def mixed(image: AuditImage, fmt: BoxFormat) -> Reply:
 def one_size(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Guess one of two sizes for each finding: half of the guesses are right."""
     draw = image.draw("size")
-    return Reply(tuple(wrong if draw.random() < 0.5 else right for right, wrong in _two_sizes(image)))
+    size_pairs = _two_sizes(image)
+    return Reply(tuple(wrong_size if draw.random() < 0.5 else right_size for right_size, wrong_size in size_pairs))
 
 
 def whole_or_parts(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -304,8 +305,8 @@ def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write both of the sizes from which :func:`one_size` chooses, in random order."""
     draw = image.draw("nested")
     items: list[Item] = []
-    for right_and_wrong in _two_sizes(image):
-        items += [right_and_wrong[index] for index in draw.permutation(2)]
+    for size_pair in _two_sizes(image):
+        items += [size_pair[index] for index in draw.permutation(2)]
     return Reply(tuple(items))
 
 
@@ -321,7 +322,8 @@ def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write the whole image if it has a finding, else nothing."""
-    return Reply(tuple(Item(_image_box(image), label) for label in image.labels[:1]))
+    # With the label of the first finding.
+    return Reply(tuple(Item(_from_fractions(image, (0.0, 0.0, 1.0, 1.0)), label) for label in image.labels[:1]))
 
 
 # blind
@@ -329,7 +331,7 @@ def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 def whole_image(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Write a box around the whole image."""
-    return Reply((Item(_image_box(image), image.all_labels[0]),))
+    return Reply((Item(_from_fractions(image, (0.0, 0.0, 1.0, 1.0)), image.all_labels[0]),))
 
 
 def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -397,17 +399,17 @@ def _best_iou(box: Array, candidates: Array) -> float:
 def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
     """For each finding a box of the right size, IoU 0.75, and one of a wrong size, smaller or larger, IoU 0.45."""
     draw = image.draw("two sizes")
-    right_and_wrong = []
+    size_pairs = []
     for box, label in zip(image.boxes, image.labels, strict=True):
         # About one middle, the IoU of two boxes is the ratio of their areas.
-        right = _scaled_about_middle(image, box, 0.75)
-        wrong = _scaled_about_middle(image, box, 0.45)
-        larger = _scaled_about_middle(image, box, 1 / 0.45)
+        right_size = _scaled_about_middle(image, box, 0.75)
+        wrong_size = _scaled_about_middle(image, box, 0.45)
+        larger_size = _scaled_about_middle(image, box, 1 / 0.45)
         # At an edge of the image the larger one may be clipped so far that it is a hit, with an IoU from 0.5 up.
-        if draw.random() < 0.5 and _best_iou(larger, box[None]) < 0.5:
-            wrong = larger
-        right_and_wrong.append((Item(right, label), Item(wrong, label)))
-    return right_and_wrong
+        if draw.random() < 0.5 and _best_iou(larger_size, box[None]) < 0.5:
+            wrong_size = larger_size
+        size_pairs.append((Item(right_size, label), Item(wrong_size, label)))
+    return size_pairs
 
 
 def _scaled_about_middle(image: AuditImage, box: Array, area: float) -> Array:
@@ -429,11 +431,6 @@ def _halves(item: Item) -> list[Item]:
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
     """A false box with the most frequent label of the dataset."""
     return Item(stray_box(image, draw), image.all_labels[0])
-
-
-def _image_box(image: AuditImage) -> Array:
-    """The box around the whole image."""
-    return _from_fractions(image, (0.0, 0.0, 1.0, 1.0))
 
 
 def _from_fractions(image: AuditImage, corners: Iterable[float]) -> Array:
