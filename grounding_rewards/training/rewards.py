@@ -82,13 +82,14 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         >>> check_reward_functions([lambda completions, **columns: [0.0]], ["prompt", "image"])
     """
     passed = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+    # TRL passes these two columns as `prompts` and `completions` alone.
     passed |= {*columns} - {"prompt", "completion"}
     for reward in rewards:
         # TRL calls models in another way.
         if isinstance(reward, torch.nn.Module) or registry.takes(reward, **dict.fromkeys(passed)):
             continue
         parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
-        # Without defaults, which may be tables of patients.
+        # The names that the function takes, for the error: without defaults, which may be tables of patients.
         words = [str(each.replace(default=each.empty, annotation=each.empty)) for each in parameters]
         raise ValueError(
             f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got one with "
@@ -107,7 +108,7 @@ def reward_name(reward: Any) -> str:
 
 
 def reward_with_parameters(reward: Any) -> str:
-    """The name of a reward with its parameters and schedules, for a model card; of a function of others the name alone.
+    """The name of a reward with its parameters and schedules, for a model card; of a user's function only the name.
 
     >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
     'R3: MeanIoUReward(no_box_bonus='
@@ -138,9 +139,12 @@ class StepReward:
     """
 
     def __init__(self, reward: GroundingReward, trainer: Any) -> None:
+        # As it is called in training, and in an evaluation.
         self.reward, self.final = reward, _with_final_values(reward)
         self._trainer = trainer
+        # The state of self-paced parameters.
         self.pace = Pace(reward) if is_self_paced(reward.schedules) else None
+        # Of the last call: counts by reason, set by :meth:`metrics`, and what was found in the completions.
         self.rejected: dict[str, int] = {}
         self._scored: Scored | None = None
 
@@ -165,9 +169,9 @@ class StepReward:
         self._scored = scored
 
     def end_step(self) -> None:
-        """Update self-paced parameters with the rewards of all processes."""
+        """Update self-paced parameters with what they noted of the rewards on all processes in this step."""
         if self.pace is not None:
-            # The same list in the same order on every process.
+            # Every process gets the same list in the same order, so that their parameters stay alike.
             notes_by_process = gather_object([self.pace.noted])
             self.pace.update([note for notes in notes_by_process for note in notes])
 
@@ -183,6 +187,7 @@ class StepReward:
             rewards: of all processes, as TRL has gathered them.
             group_size: completions of a group, which may span two processes.
         """
+        # A reward is called before its metrics are asked for.
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
         # One row for each completion of this process: status, predicted boxes, reference boxes, counts by reason.
@@ -190,7 +195,7 @@ class StepReward:
         for reason in REJECT_REASONS:
             columns.append([raw.rejected.get(reason, 0) for raw in scored.raws])
         local_counts = torch.tensor(np.array(columns).T, device=rewards.device).contiguous()
-        # The rows of all processes, in the order of the rewards.
+        # The rows of all processes, in the order of the rewards, and turned back into columns.
         statuses, predictions, findings, *rejected = accelerator.gather(local_counts).T.cpu().numpy()
         counts = [int(column.sum()) for column in rejected]
         self.rejected = {reason: count for reason, count in zip(REJECT_REASONS, counts, strict=True) if count}
@@ -206,12 +211,17 @@ def _with_final_values(reward: GroundingReward) -> GroundingReward:
 
 
 def _prediction(row: Mapping[str, Any], pred: Any) -> Prediction:
-    """The prediction for a row of a dataset, from the boxes that an answer to it has, xyxy in pixels of its image."""
+    """The prediction for a row of a dataset.
+
+    Args:
+        row: may lack every column.
+        pred: the boxes of an answer to it, xyxy in pixels of its image.
+    """
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
     return Prediction(
         str(row.get("id", "")),
-        # Images without columns of sizes all get the same one: their boxes are compared in pixels, not in fractions.
+        # Boxes are compared as fractions of the image; with 1 for an unknown size they are compared in pixels.
         row.get("width") or 1,
         row.get("height") or 1,
         gt=boxes,
@@ -224,10 +234,12 @@ def _prediction(row: Mapping[str, Any], pred: Any) -> Prediction:
 
 def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
     """The reward function of a registered name or a dotted path, with its parameters."""
+    # `get_reward` refuses a name that is neither registered nor a path.
     if name in registry.REGISTRY or "." not in name:
         return get_reward(name, **parameters)
     target = registry.look_up(name)
     if isinstance(target, GroundingReward):
+        # It is ready as it is; with parameters `get_reward` decides whether it takes them.
         if not parameters:
             return target
     elif registry.takes_completions(target):
@@ -235,6 +247,7 @@ def _build_reward(name: str, parameters: Mapping[str, Any]) -> Any:
         if parameters:
             raise _parameters_error(name, parameters)
         return target
+    # A class whose objects are reward functions of TRL.
     elif inspect.isclass(target) and registry.takes_completions(target.__call__):
         registry.check_parameters(name, target, parameters)
         return target(**parameters)

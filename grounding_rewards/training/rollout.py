@@ -42,14 +42,17 @@ class VllmRollout(_Trainer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.use_vllm:
-            # TRL builds the engine itself, so that its class can only be exchanged afterwards.
+            # TRL builds its engine itself, so that ours, which only adds methods, can take its place only afterwards.
             self.vllm_generation.__class__ = WatchedGeneration
             self.vllm_generation.forgets_images = trains_vision(self.model)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
-        """As TRL does, then check the probabilities: a first rollout that is noise is refused, a later one warns."""
+        """As TRL does, then check that vLLM and the trainer give the tokens of the answers like probabilities.
+
+        A large difference is refused in the first rollout, and causes one warning in later ones.
+        """
         collated = super()._generate_and_score_completions(inputs)
-        # One for each step since the last log; TRL measures it with vLLM alone.
+        # One value for each step since the last log; without vLLM TRL measures none.
         differences = self._metrics["train"].get(LOGP_DIFFERENCE)
         if self.model.training and differences:
             warning = check_rollout(self, differences[-1], refuse=self.is_first_rollout)
@@ -60,9 +63,12 @@ class VllmRollout(_Trainer):
         return collated
 
     def _tokenize_prompts(self, prompts: list[Any]) -> Any:
-        """As TRL does; for vLLM in this process, also keep the prompts with one token for each image."""
+        """As TRL does; for vLLM in this process, also keep the prompts with only one token for each image.
+
+        vLLM itself writes out this token as the many that the image takes; TRL's prompts already have them.
+        """
         tokenized = super()._tokenize_prompts(prompts)
-        # A tuple of token ids, images and what else the processor makes.
+        # TRL returns a tuple of token ids, images and what else the processor makes.
         images = tokenized[1]
         if self.use_vllm and self.vllm_mode == "colocate" and images is not None:
             texts = self.processing_class.apply_chat_template(
@@ -77,9 +83,10 @@ class VllmRollout(_Trainer):
         return tokenized
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
-        """As TRL does; vLLM gets the prompts in the form that it expects, and has to see as many tokens."""
+        """As TRL does; vLLM gets the prompts in the form that it expects, and has to answer as many tokens as TRL's."""
+        # With one token for each image, see :meth:`_tokenize_prompts`.
         vllm_prompt_ids = self._compact_prompt_ids or prompt_ids
-        # A later turn of the same rollout has another prompt.
+        # A later turn of the same rollout has another prompt, for which these would be wrong.
         self._compact_prompt_ids = None
         generated = super()._generate_single_turn(vllm_prompt_ids, *args, **kwargs)
         if self.use_vllm:
@@ -156,6 +163,7 @@ def trains_vision(model: Any) -> bool:
     """
     base = model.get_base_model() if is_peft_model(model) else model
     parts: list[nn.Module] = [base.get_decoder(), base.get_input_embeddings(), base.get_output_embeddings()]
+    # By identity: `==` would compare the numbers of two weights.
     language_weights: set[int] = set()
     for part in parts:
         language_weights.update(map(id, part.parameters()))

@@ -32,10 +32,12 @@ class SharedWeights(_Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """As TRL does; with the published names of the weights, and tied weights only once."""
+        # Without weights handed over, or for an adapter, TRL saves both rightly.
         if state_dict is not None and not is_peft_model(self.model):
             conversions = getattr(self.model, "_weight_conversions", None)
             if conversions is not None:
-                # Saving reverses the renamings of loading, with ZeRO-3 also those that renamed nothing.
+                # Saving reverses the renamings of loading. With ZeRO-3 it reverses those that renamed nothing, too: the
+                # names would be others than those of the original checkpoint.
                 self.model._weight_conversions = [conversion for conversion in conversions if conversion.was_used()]
             tied = self.model.all_tied_weights_keys
             state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
@@ -53,6 +55,7 @@ class GatherToGenerate(TrainerCallback):
 @contextmanager
 def without_zero3() -> Iterator[None]:
     """A context in which models are built and loaded whole in this process, even if ZeRO-3 is configured."""
+    # transformers asks this reference whether ZeRO-3 is on.
     config_reference = deepspeed._hf_deepspeed_config_weak_ref
     deepspeed._hf_deepspeed_config_weak_ref = None
     try:
