@@ -101,7 +101,7 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
         try:
             self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
         except ParameterError as error:
-            # Commonly a parameter of the reward that a file names.
+            # Commonly the file has parameters of its own reward, and the command line names another reward.
             raise ValueError(
                 f"{error} reward_kwargs, on the command line or in the YAML, is {self.reward_kwargs}; "
                 "another reward needs its own, for example --reward_kwargs '{\"no_box_bonus\": 0.2}'."
@@ -133,7 +133,7 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        # TRL notices other words only in mid-run.
+        # A choice that does not exist would be noticed by TRL only in mid-run.
         run_options.check_options(self, NUMBERS, choices=run_options.TABLES["choices"])
         _check_common_options(self)
         if self.num_completions_to_print != 0:
@@ -180,7 +180,7 @@ class ModelArguments(ModelConfig):
     _argument_group_name: ClassVar[str] = "model and adapters, options of TRL's ModelConfig"
 
     def __post_init__(self) -> None:
-        # TRL saves a list of one as a text, which it would not read again.
+        # The file of an earlier run has a list of one name as a text, which TRL would not read again as a list.
         for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
@@ -193,7 +193,8 @@ class ModelArguments(ModelConfig):
             )
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         super().__post_init__()
-        # TRL turns a list of one into a text, which PEFT reads as a pattern for whole paths; no path is a plain name.
+        # TRL turns a list of one name into a text, which PEFT reads as a pattern for whole paths. A plain name fits no
+        # path: make it a list again.
         targets = self.lora_target_modules
         if isinstance(targets, str) and targets != "all-linear" and targets.replace(".", "_").isidentifier():
             self.lora_target_modules: list[str] | str | None = [targets]
@@ -262,7 +263,7 @@ def _parse(
         files, words = file_parser.parse_known_args(args)
     except argparse.ArgumentError as error:
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.") from error
-    # In a file `env` holds environment variables, as in TRL's own.
+    # Beside the options, a file may have environment variables under `env`, as with TRL's own commands.
     names = {"env", *(action.dest for action in parser._actions)}
     values = dict(options or {})
     check_known(values, names, command)
@@ -274,7 +275,8 @@ def _parse(
     parser.set_defaults_with_config(**values)
     arguments, config, model = parser.parse_args_into_dataclasses(args=words)
     _check_evaluation(arguments, config)
-    # In a run that states use_peft: false, options of an adapter only wait to be used.
+    # Whoever writes `use_peft: false` has switched the adapter off, and may keep its options. Whoever does not mention
+    # it may have forgotten to switch it on.
     if "use_peft" not in values and not any(word.startswith("--use_peft") for word in words):
         _refuse_adapter_options(model)
     return arguments, config, model

@@ -167,18 +167,18 @@ def check_optimization(config: Any, empty: Any) -> None:
     Raises:
         ValueError: one of them cannot be built.
     """
-    # Without `max_steps` the dataset gives the number, which is not known yet: any does for a check.
+    # Without `max_steps` the number follows from the dataset, which is not known yet: for a check any number will do.
     steps = config.max_steps if config.max_steps > 0 else 100
     try:
         optimizer_class, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
-        # One number with a value, because fused optimizers refuse the weights of a model without any.
+        # One weight that has a value: those of the model have none, which fused optimizers refuse.
         weights = [torch.nn.Parameter(torch.zeros(1))]
         is_class = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
         needs_model = not {"params", "model", "optimizer_dict"}.isdisjoint(options)
         if is_class and not needs_model:
             optimizer = optimizer_class(weights, **options)
         else:
-            # It cannot be built without the real weights. To try the schedule, any other stands in its place.
+            # It needs the model itself, and cannot be built yet. To try the schedule, another one stands in its place.
             optimizer = torch.optim.SGD(weights, config.learning_rate)
         get_scheduler(
             config.lr_scheduler_type,
@@ -280,7 +280,7 @@ def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any,
     try:
         native = get_box_format(model_format(model, loading))
     except ValueError:
-        # A model of which no format is known may have been taught any.
+        # No format is known of such models, so that this one may have been taught any.
         return
     column = dataset["box_format"] if "box_format" in dataset.column_names else ()
     reward_formats: list[BoxFormat] = []
@@ -296,7 +296,7 @@ def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any,
                 "`grounding-rewards sft` in this format.",
                 stacklevel=4,
             )
-            # Once is enough.
+            # One warning is enough, however many rewards there are.
             return
 
 
@@ -308,11 +308,11 @@ def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
 def _check_adapter(empty: Any, model: ModelArguments) -> None:
     """Add the adapter to the model without weights, and refuse names in its options that fit no part of the model.
 
-    Experts that are one weight, which PEFT takes by the name of the weight, move to the option `lora_target_parameters`
-    if the pattern for layers fits them.
+    Some models keep the matrices of all experts of a layer in one weight. PEFT adapts such a weight only if the option
+    `lora_target_parameters` names it: those that the pattern of `lora_target_modules` fits are added there.
     """
     targets = model.lora_target_modules
-    # As they are before the adapter adds its own.
+    # Listed now, before the adapter adds modules and parameters of its own.
     modules = dict(empty.named_modules())
     parameters = dict(empty.named_parameters())
     try:
@@ -320,6 +320,7 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
             # A weight of three dimensions holds a matrix for each expert.
             experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(targets, name)]
             named_parameters = list(model.lora_target_parameters or ())
+            # Each name once, in this order.
             model.lora_target_parameters = list(dict.fromkeys(named_parameters + experts)) or None
         adapter = get_peft_config(model)
         inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
@@ -336,11 +337,11 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         ) from error
     # PEFT ignores a name that fits nothing as long as another one fits.
     if isinstance(targets, list):
-        # It renames some layers of experts itself: their names are no longer among its own.
+        # PEFT itself replaces the names of some layers of experts: a name that it no longer has did fit.
         layers = [name for name in targets if name in adapter.target_modules]
         _check_path_ends("lora_target_modules", layers, modules)
     _check_path_ends("lora_target_parameters", model.lora_target_parameters or (), parameters)
-    # PEFT finds these by any end of their paths, also amid a name.
+    # PEFT finds these by any end of their paths, so that `proj` finds `q_proj` too.
     _check_path_ends("lora_modules_to_save", model.lora_modules_to_save or (), modules, separator="")
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
@@ -356,9 +357,10 @@ def _check_path_ends(option: str, names: Iterable[str], paths: Iterable[str], se
         option: the option that has the names.
         names: such as `q_proj`.
         paths: of modules or parameters, such as `model.layers.0.q_proj`.
-        separator: stands before the name in a path; empty where the name may be the end of a longer one.
+        separator: has to stand before the name in a path; empty where a name such as `proj` may be the end of a longer
+            one.
     """
-    # So that a name may also be a whole path.
+    # With a dot at the beginning a whole path, too, has the separator before it.
     dotted_paths = [f".{path}" for path in paths]
     unknown = []
     for name in names:

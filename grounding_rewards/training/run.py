@@ -60,7 +60,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         ValueError: the images or the settings do not fit, the folder holds another run, or no step could be made.
     """
     names = [reward.name for reward in arguments.rewards if isinstance(reward, GroundingReward)]
-    # Those of TRL's trainer, then those of the rewards.
+    # What an evaluation logs: the keys of TRL's trainer, then those of the rewards.
     evaluation_keys = ["loss", "reward", "reward_std", "frac_reward_zero_std", "entropy"]
     for name in names:
         evaluation_keys += [f"rewards/{name}/mean", f"rewards/{name}/std"]
@@ -113,10 +113,8 @@ def train_supervised(
 
 def was_stopped(trainer: Any) -> bool:
     """Whether SIGTERM stopped the run before its end."""
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, callbacks.StopOnSigterm):
-            return callback.stopped
-    return False
+    added_callbacks = trainer.callback_handler.callbacks
+    return any(callback.stopped for callback in added_callbacks if isinstance(callback, callbacks.StopOnSigterm))
 
 
 def _prepare(
@@ -194,7 +192,7 @@ def _train(
     trainer.add_callback(callbacks.StopOnSigterm(trainer))
     if patience is not None:
         trainer.add_callback(EarlyStoppingCallback(patience))
-        # The checkpoint keeps the count of evaluations without improvement.
+        # So that a resumed run goes on with the count of evaluations without improvement that its checkpoint has.
         config.restore_callback_states_from_checkpoint = True
     if not config.disable_tqdm:
         # In place of transformers' bar.
@@ -208,14 +206,14 @@ def _train(
     try:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        # An error of ours is complete. torch has RuntimeErrors that begin like ours.
+        # An error of ours says what to do, and needs no more words. Some of torch begin alike, and are RuntimeErrors.
         if re.match(r"Expected .*, got ", str(error), re.DOTALL) and not isinstance(error, RuntimeError):
             raise
-        # torch names its writer where only a part of a file could be written, and no reason.
+        # torch's error for a file that it could write only in part names its writer, `inline_container`, but no cause.
         likely_cause = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
         saved = run_folder.last_complete_checkpoint(Path(config.output_dir))
         next_run = "starts again: no checkpoint was saved yet" if saved is None else f"continues from {saved.name}"
-        # RuntimeError, so that the traceback is printed.
+        # Of a ValueError the command prints the message alone; of this one the traceback too.
         raise RuntimeError(
             f"the run failed at step {trainer.state.global_step}.{likely_cause} Fix the cause, then resume with "
             f"--resume_from_checkpoint last, which {next_run}"
@@ -260,10 +258,11 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
         model: the model and its adapter.
         save_dtype: the type of the saved weights; None for that of training.
     """
+    # With an adapter `save_model` saves the adapter alone, next to the checkpoint.
     trained = checkpoint.with_name(run_folder.ADAPTER) if model.use_peft else checkpoint
     trainer.save_model(str(trained))
     trainer.accelerator.wait_for_everyone()
-    # Otherwise the checkpoint is as it has to be.
+    # What is left to do is to merge an adapter, or to save whole weights again in another type.
     if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
         # The first process alone loads it, which under ZeRO-3 would wait for the others.
         with without_zero3():
@@ -300,7 +299,7 @@ def _unknown_key_named(config: GRPOArguments | SupervisedConfig) -> Iterator[Non
 def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Sequence[str] | None) -> None:
     """Refuse a `metric_for_best_model` that no evaluation logs, and a `greater_is_better` that keeps the worst model.
 
-    Transformers takes all but losses to grow.
+    Where `greater_is_better` is not set, transformers takes every metric but a loss as better when greater.
 
     Args:
         config: TRL's configuration.
@@ -313,6 +312,7 @@ def _check_best(config: GRPOArguments | SupervisedConfig, evaluation_keys: Seque
         keys = ", ".join(evaluation_keys)
         raise ValueError(f"Expected one of {keys} for metric_for_best_model, got {metric!r}. Choose one of these.")
     for endings, grows in ((_GROWING_KEYS, True), (_FALLING_KEYS, False)):
+        # A key with neither ending may be meant either way.
         if metric.endswith(endings) and config.greater_is_better not in (None, grows):
             raise ValueError(
                 f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {metric}, got "

@@ -169,9 +169,9 @@ def claim(config: Mapping[str, Any]) -> None:
     if config.get("overwrite"):
         for path in _run_files(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    # Started with --config from this file, a run is a new one.
+    # A run that takes its options from this file is a new one: it must neither resume nor overwrite.
     saved_config = {**config, "resume_from_checkpoint": None, "overwrite": False}
-    # The file that marks the folder as a run's comes first.
+    # First the file by which a folder is known as a run's: the next run could not tell the other one from a user's.
     write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
     write_whole(folder / CONFIG, yaml.safe_dump(saved_config, sort_keys=True))
 
@@ -195,6 +195,7 @@ def _refuse_run(folder: Path, remedy: str) -> None:
     names = [path.name for path in _checkpoints(folder)]
     names += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
     log = folder / LOG
+    # An empty log is that of a run that ended before it logged a step.
     if log.is_file() and log.stat().st_size:
         names.append(LOG)
     if names:
@@ -205,7 +206,10 @@ def _refuse_run(folder: Path, remedy: str) -> None:
 
 
 def _refuse_foreign(folder: Path, paths: Sequence[Path]) -> None:
-    """Refuse a folder in which one of these paths exists although no run wrote there: its versions are missing."""
+    """Refuse a folder in which one of these paths exists although no run wrote there.
+
+    Every run writes its versions before anything else, so that a folder without them is not a run's.
+    """
     foreign_names = [path.name for path in paths if path.exists()]
     if foreign_names and not (folder / VERSIONS).exists():
         raise ValueError(
@@ -225,7 +229,8 @@ def _refuse_incomplete(checkpoint: Path) -> None:
     # FSDP names the file of an optimizer optimizer.bin; FSDP and DeepSpeed write the shards of one into folders.
     optimizer_names = ("optimizer.bin", "optimizer_*", "global_step*")
     has_sharded_optimizer = any(any(checkpoint.glob(name)) for name in optimizer_names)
-    if missing and not (has_sharded_optimizer and (checkpoint / _CHECKPOINT_FILES[0]).is_file()):
+    # The first file, which the trainer writes last, has to be there; with shards the other two may be missing.
+    if missing and not (has_sharded_optimizer and _CHECKPOINT_FILES[0] not in missing):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
             f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
@@ -274,16 +279,17 @@ def _allowed_changes(folder: Path, config: Mapping[str, Any]) -> list[str]:
         return []
     old_config = _read(folder / CONFIG, parse_yaml) or {}
     new_versions = versions()
-    # A run whose versions are not known counts as one of the same.
+    # A run whose versions are not known counts as one with the same versions.
     old_versions = _read(folder / VERSIONS, json.loads) or new_versions
     updated_packages = [name for name, version in new_versions.items() if old_versions.get(name) != version]
     changeable_names = [name for name in {*old_config, *config} if _CHANGEABLE.fullmatch(name)]
     if updated_packages:
-        # A newer library has options that the older one did not know.
+        # A newer library has options that the older one did not know: these may differ too.
         changeable_names += [name for name in config if name not in old_config]
     remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
     changes = check_settings(folder, old_config, config, remedy, may_change=changeable_names)
-    # The user has just typed where and that it resumes; an option that the older library did not know is no change.
+    # Not worth a line: that and where it resumes, which the user has just typed, and options that the older library did
+    # not know.
     unmentioned_names = {"resume_from_checkpoint", "overwrite", "output_dir"} | (changes.keys() - old_config.keys())
     notes = [f"Goes on with {change}." for name, change in changes.items() if name not in unmentioned_names]
     for name in updated_packages:
