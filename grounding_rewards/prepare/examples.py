@@ -206,7 +206,7 @@ def _warn_of_patients(
 
 
 def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> splits.SplitRule:
-    """Which splits are used and how patients are drawn, as the settings ask; else as anywhere in the package.
+    """The rule by which images come to their splits: what the settings ask for, else the usual one of the package.
 
     Args:
         names: Of the splits in the dataset.
@@ -222,6 +222,7 @@ def _split_rule(names: set[str], patients: int, settings: PrepareSettings) -> sp
             f"Expected no shares for images that keep the splits of {settings.dataset}, got {shares}. Leave "
             'split_shares out, or draw all splits anew with splits_from="hash" (--splits-from hash).'
         )
+    # Only this split of the dataset was read: an image without one is of it too.
     if settings.split is not None:
         return splits.SplitRule(keeps_splits=True, shares={settings.split: 1.0})
     rule = splits.split_rule(names, patients, shares)

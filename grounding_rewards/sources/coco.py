@@ -102,6 +102,7 @@ def _image_folder(root: Path, images: str | None, split: str) -> str:
     patterns = ("{split}", "images/{split}", "images") if images is None else (images,)
     folders = [pattern.replace("{split}", split) for pattern in patterns]
     existing = [folder for folder in folders if (root / folder).is_dir()]
+    # Where none exists, the images are kept elsewhere, and the first is as good a name as any.
     return (existing or folders)[0]
 
 

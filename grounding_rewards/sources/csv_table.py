@@ -334,7 +334,8 @@ def _row_boxes(row: _Row, order: str, options: _Options, size: tables.Size | Non
     place, label = row.place, row.texts.get("label", "")
     # Four cells are the numbers of one box, a single cell is a list of boxes.
     if len(row.box_cells) == 4:
-        boxes, labels = [row.box_cells] if any(row.box_cells) else [], [label]
+        boxes = [row.box_cells] if any(row.box_cells) else []
+        labels = [label]
     else:
         boxes, labels = _listed_boxes(place, row.box_cells[0], label)
     if not boxes:

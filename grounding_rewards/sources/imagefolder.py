@@ -99,7 +99,7 @@ def _objects(place: RowPlace, value: Any) -> tuple[Sequence[Any], Sequence[Any]]
         boxes = objects.get("bbox") or []
         keys = ("categories", "category", "labels", "label", "category_id")
         # Under the first of these keys that is there.
-        categories = next((objects[key] for key in keys if objects.get(key) is not None), [])
+        categories: Sequence[Any] = next((objects[key] for key in keys if objects.get(key) is not None), [])
         if all(map(is_box, boxes)) and len(categories) == len(boxes):
             return boxes, categories
     fix = "Correct the row; `jsonl` and `csv` read other columns."

@@ -168,6 +168,7 @@ def _check_labels(images: _SplitFiles) -> None:
     # A list may name a part of the images alone.
     if images.folder is None:
         return
+    # Some tools write classes.txt beside the labels.
     text_files = chain.from_iterable(folder.glob("*.txt") for folder in {path.parent for path in label_paths})
     without_image = sorted(str(path) for path in text_files if path not in label_paths and path.name != "classes.txt")
     if without_image:
@@ -248,6 +249,7 @@ def _read_classes(root: Path) -> tuple[list[str], list[_SplitFiles]]:
             f"{str(root)!r} without. Write the names of the classes, one a line, into classes.txt."
         )
     names = [line.strip() for line in text_lines(lists[0])]
+    # Blank lines at the end are no classes.
     while names and not names[-1]:
         names.pop()
     if "" in names:
