@@ -144,6 +144,7 @@ def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
             f"Expected an array of shape (n, m) for `iou`, got shape {matrix.shape}. "
             "Compute it with pairwise_iou(pred, gt); match_batch takes many at once."
         )
+    # As a batch of one.
     matched = match_batch(matrix[None], iou_threshold, matching=matching)[0]
     return [(prediction, gt) for prediction, gt in enumerate(matched.tolist()) if gt >= 0]
 
@@ -172,9 +173,11 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     turns = np.argsort(-best_iou[contested_images], axis=1, kind="stable")
     # A copy, in which the IoUs with a ground truth become -1 when it is taken.
     free_iou = iou[contested_images]
+    # Of each image the prediction whose turn it is.
     for predictions in turns.T:
         candidates = free_iou[np.arange(len(free_iou)), predictions]
         best_gt, reached_iou = candidates.argmax(axis=1), candidates.max(axis=1)
+        # The images in which it finds a ground truth.
         paired = np.flatnonzero((reached_iou >= iou_threshold) & (reached_iou > 0))
         matched[contested_images[paired], predictions[paired]] = best_gt[paired]
         free_iou[paired, :, best_gt[paired]] = -1.0
@@ -187,31 +190,33 @@ def _preferences(gain: Array, min_gain: float) -> tuple[Indices, Array, Indices]
     In an image where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
 
     Args:
-        gain: ``(b, n, m)``, what a matcher wants most of, such as IoU, for each prediction and ground truth.
+        gain: ``(b, n, m)``, what a pair of each prediction and ground truth is worth to a matcher, such as its IoU.
         min_gain: no prediction prefers a ground truth with which it gains less.
 
     Returns:
-        ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``min_gain``;
-        ``(b, n)`` that gain; and the indices of the images in which two predictions prefer the same one.
+        ``(b, n)`` the index of the ground truth that each prediction gains most with, -1 for none, where that gain is 0
+        or below ``min_gain``; ``(b, n)`` that gain; and the indices of the images in which two predictions prefer the
+        same one.
     """
-    # numpy is slow along a short last axis, and fast where the images are the last one in memory.
+    # numpy is slow along a short last axis, and fast where arrays are laid out in memory with the images last.
     best_gain = np.asfortranarray(gain).max(axis=2)
     has_preference = (best_gain >= min_gain) & (best_gain > 0)
     preferred = np.where(has_preference, gain.argmax(axis=2), -1)
-    # Two equal neighbours after sorting are a contest. Predictions without a preference get a number each, -1, -2, …,
-    # so that no two of them are equal.
+    # Two equal neighbours after sorting are a contest. For this, predictions without a preference get a number each,
+    # -1, -2, …, so that no two of them are equal.
     sorted_preferences = np.sort(np.where(has_preference, preferred, -1 - np.arange(gain.shape[1])), axis=1)
     is_contested = (sorted_preferences[:, 1:] == sorted_preferences[:, :-1]).any(axis=1)
     return preferred, best_gain, np.flatnonzero(is_contested)
 
 
 def _match_few_greedily(free_iou: list[list[float]], iou_threshold: float) -> list[int]:
-    """`_match_greedily` of one image with a few boxes, in plain Python.
+    """`_match_greedily` of one image with a few boxes, in plain Python: the ground truth of each prediction, or -1.
 
     Writes into ``free_iou``, a row for each prediction: the IoUs with a ground truth become -1 when it is taken.
     """
     matched = [-1] * len(free_iou)
-    # Before any ground truth is taken; negative, as the highest comes first and sorting keeps the order of equal ones.
+    # The best IoU of each, before any ground truth is taken. Negative, so that sorting, which leaves equal ones in
+    # their order, puts the highest first.
     turn_keys = [-max(row) for row in free_iou]
     for prediction in sorted(range(len(free_iou)), key=turn_keys.__getitem__):
         reached_iou = max(free_iou[prediction])
@@ -272,14 +277,19 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
 
 
 def _assign_few(iou: list[list[float]], gain: list[list[float]], iou_threshold: float) -> list[int] | None:
-    """`_assign` of one image with a few boxes, as lists; None where two predictions prefer the same ground truth."""
+    """`_assign` of one image with a few boxes, in plain Python: the ground truth of each prediction, or -1.
+
+    `iou` and `gain` have a row for each prediction. None where two predictions prefer the same ground truth: then what
+    each prefers is not the answer, and a solver has to decide.
+    """
     matched = []
-    for row in gain:
-        best_gain = max(row)
-        preferred = row.index(best_gain) if best_gain > 0 else -1
-        if preferred >= 0 and preferred in matched:
+    for gain_row in gain:
+        best_gain = max(gain_row)
+        preferred_gt = gain_row.index(best_gain) if best_gain > 0 else -1
+        if preferred_gt >= 0 and preferred_gt in matched:
             return None
-        matched.append(preferred)
+        matched.append(preferred_gt)
+    # The threshold comes after the assignment.
     for prediction, gt in enumerate(matched):
         if gt >= 0 and not (iou[prediction][gt] >= iou_threshold and iou[prediction][gt] > 0):
             matched[prediction] = -1
@@ -356,17 +366,19 @@ def excused_boxes(
     # (k, n): which box lies in which region.
     inside = pairwise_ioa(regions, pred) >= ignore_threshold
     touches_reference = (pairwise_iou(pred, gt) > 0).any(axis=1)
+    # The indices of the boxes that a region may excuse.
     candidates = np.flatnonzero(~matched & ~touches_reference & inside.any(axis=0))
     excused = np.zeros(len(matched), dtype=np.bool_)
     if len(candidates):
         from scipy.optimize import linear_sum_assignment
 
-        # The sets of boxes that regions can take are the independent sets of a matroid: where an earlier box is worth
-        # more than a later one, the set that is worth most is the largest, and has the first boxes that it can.
+        # An earlier box is worth more than a later one: n, n - 1, … 1. The sets of boxes that regions can take are the
+        # independent sets of a matroid, so the set that is worth most is the largest, of the first boxes possible.
         worth = inside[:, candidates] * np.arange(len(candidates), 0, -1)
-        region, box = linear_sum_assignment(worth, maximize=True)
-        # A region that holds none of the boxes left for it gets one too, which is worth nothing.
-        excused[candidates[box[worth[region, box] > 0]]] = True
+        region_index, box_index = linear_sum_assignment(worth, maximize=True)
+        # A region that holds none of the boxes left for it is assigned one too, which is worth 0 and not excused.
+        is_held = worth[region_index, box_index] > 0
+        excused[candidates[box_index[is_held]]] = True
     return excused
 
 
@@ -392,7 +404,8 @@ def is_ignored(share: Array, matched: NDArray[np.bool_], min_share: float | Arra
 class LabelCodes:
     """The labels of many completions, one after the other like their boxes, as numbers; NaN without a label.
 
-    ``texts[code]`` is how the label was first written.
+    ``pred`` and ``gt`` are the codes of all predicted and all reference boxes; ``texts[code]`` is how the label was
+    first written, and ``label_matching`` the rule by which labels agree.
     """
 
     pred: Array
@@ -446,13 +459,13 @@ class LabelCodes:
             return agree
         # Labels of two codes may agree all the same: "effusion" and "left effusion" do.
         unsettled = ~(agree | np.isnan(pred) | np.isnan(gt))
-        count = len(self.texts)
-        # A pair of codes as one number, so that each distinct pair is asked once.
-        pairs = (pred[unsettled] * count + gt[unsettled]).astype(np.int64)
+        label_count = len(self.texts)
+        # A pair of codes as one number, so that the vocabulary is asked once about each distinct pair.
+        pairs = (pred[unsettled] * label_count + gt[unsettled]).astype(np.int64)
         distinct_pairs, index_of_pair = np.unique(pairs, return_inverse=True)
         verdicts = []
         for pair in distinct_pairs.tolist():
-            pred_code, gt_code = divmod(pair, count)
+            pred_code, gt_code = divmod(pair, label_count)
             verdicts.append(are_synonyms(self.texts[pred_code], self.texts[gt_code]))
         agree[unsettled] = np.array(verdicts, dtype=bool)[index_of_pair]
         return agree

@@ -23,6 +23,8 @@ from grounding_rewards.common.validation import SHARE, check_number, check_word
 _FEW_PAIRS = 16
 # Below this area float64 loses bits; such pairs are measured in units of their own size.
 _SMALLEST_AREA = 1e-290
+# The axes of an image: along the first a box has its width, along the second its height.
+_X, _Y = 0, 1
 
 
 def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -48,14 +50,15 @@ def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
     """
     p, g = _boxes(pred, "pred"), _boxes(gt, "gt")
     n, m = p.shape[-2], g.shape[-2]
+    # All numbers are those of n or m boxes: leading dimensions, if there are any, are 1.
     is_one_image = p.size == 4 * n and g.size == 4 * m
     if is_one_image and n * m <= _FEW_PAIRS:
         ious = _iou_of_few(p.reshape(n, 4).tolist(), g.reshape(m, 4).tolist())
         if ious is not None:
             leading_ones = (1,) * (max(p.ndim, g.ndim) - 2)
             return np.array(ious, dtype=np.float64).reshape((*leading_ones, n, m))
-    # numpy is slow along a short last axis. There are many images with a few boxes each, so the images become the last
-    # axis in memory.
+    # numpy is slow along a short last axis. There are many images with a few boxes each, so they are laid out in
+    # memory with the images last.
     p, g = np.asfortranarray(p), np.asfortranarray(g)
     return np.ascontiguousarray(_iou(p[..., :, None, :], g[..., None, :, :]))
 
@@ -114,6 +117,7 @@ def pairwise_ciou(pred: ArrayLike, gt: ArrayLike) -> Array:
     p, g = _pairs(pred, gt)
     iou = _iou(p, g)
     with np.errstate(all="ignore"):
+        # The difference in shape, and its weight: 0 for equal shapes, where equal boxes would make it 0 / 0.
         v = 4 / np.pi**2 * (_aspect(g) - _aspect(p)) ** 2
         alpha = np.where(v > 0, v / ((1 - iou) + v), 0.0)
         ciou = iou - _centre_penalty(p, g) - alpha * v
@@ -134,15 +138,15 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
     """
     p, g = _pairs(pred, gt)
     with np.errstate(all="ignore"):
-        ioa = _safe_ratio(_overlap(p, g, 0) * _overlap(p, g, 1), _side(g, 0) * _side(g, 1))
-        # For areas that float64 cannot hold: the intersection's sides relative to the ground truth's own.
-        scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
+        ioa = _safe_ratio(_overlap(p, g, _X) * _overlap(p, g, _Y), _side(g, _X) * _side(g, _Y))
+        # For areas that float64 cannot hold, whose ratio is NaN: each side relative to that of the ground truth.
+        scaled = (_overlap(p, g, _X) / _side(g, _X)) * (_overlap(p, g, _Y) / _side(g, _Y))
     ioa = np.where(np.isnan(ioa), scaled, ioa)
     return _of_valid_pairs(np.clip(ioa, 0.0, 1.0), p, g, otherwise=0.0)
 
 
 def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
-    """Normalised Wasserstein distance: how near two boxes are, also such as a few pixels part.
+    """Normalised Wasserstein distance: how near two boxes are, also where they do not overlap.
 
     ``NWD = exp(-W / C)``, in [0, 1], with ``W² = Δx² + Δy² + (Δw² + Δh²) / 4`` of the centres and sides. C is the
     ground truth's own size, ``sqrt(w h)``, where the source takes the mean size of all objects of a data set: so a
@@ -161,7 +165,7 @@ def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
     p, g = _pairs(pred, gt)
     with np.errstate(all="ignore"):
         # Differences of the corners in units of C, so that squares neither overflow nor vanish.
-        size = (np.sqrt(_side(g, 0)) * np.sqrt(_side(g, 1)))[..., None]
+        size = (np.sqrt(_side(g, _X)) * np.sqrt(_side(g, _Y)))[..., None]
         start = (p[..., :2] - g[..., :2]) / size
         end = (p[..., 2:] - g[..., 2:]) / size
         # Δx = (start + end) / 2 and Δw = end - start along each axis, so Δx² + Δw² / 4 = (start² + end²) / 2
@@ -206,6 +210,7 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float = 0.45, *, ove
         )
     check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.45.")
     check_word("overlap", overlap, _OVERLAPS)
+    # Indices by falling score, NaN last.
     remaining = np.argsort(np.where(np.isnan(confidences), np.inf, -confidences), kind="stable")
     kept = []
     while len(remaining):
@@ -238,12 +243,12 @@ def _boxes(boxes: ArrayLike, argument: str) -> Array:
 
 
 def _side(boxes: Array, axis: int) -> Array:
-    """The width, for axis 0, or the height, for axis 1, of each box."""
+    """The width (axis `_X`) or the height (`_Y`) of each box."""
     return boxes[..., axis + 2] - boxes[..., axis]
 
 
 def _overlap(p: Array, g: Array, axis: int) -> Array:
-    """The width, for axis 0, or the height, for axis 1, of the intersection of each pair; 0 if they are apart."""
+    """The width (axis `_X`) or the height (`_Y`) of the intersection of each pair; 0 where boxes are apart."""
     side = np.minimum(p[..., axis + 2], g[..., axis + 2])
     side -= np.maximum(p[..., axis], g[..., axis])
     return np.maximum(side, 0.0, out=side)
@@ -253,33 +258,34 @@ def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
     """The area of the intersection and that of the union of each pair."""
     # In place, as arrays of many pairs are slow to allocate.
     with np.errstate(all="ignore"):
-        inter = _overlap(p, g, 0)
-        inter *= _overlap(p, g, 1)
-        union = _side(p, 0) * _side(p, 1) + _side(g, 0) * _side(g, 1)
+        inter = _overlap(p, g, _X)
+        inter *= _overlap(p, g, _Y)
+        union = _side(p, _X) * _side(p, _Y) + _side(g, _X) * _side(g, _Y)
         union -= inter
     return inter, union
 
 
 def _iou(p: Array, g: Array) -> Array:
-    """The IoU of each pair of boxes that broadcast, 0 for an invalid box."""
+    """The IoU of each pair of boxes, whose arrays broadcast to pairs; 0 for an invalid box."""
     inter, union = _intersection_and_union(p, g)
     valid_p, valid_g = valid_boxes(p), valid_boxes(g)
-    # The usual case, in place: only invalid boxes and extreme sizes need the steps below, which else give the same.
+    # The usual case: all boxes are valid, and float64 holds all areas. In place, which saves the steps below.
     if valid_p.all() and valid_g.all() and union.size and union.min() > _SMALLEST_AREA and union.max() < np.inf:
         inter /= union
         return np.minimum(inter, 1.0, out=inter)
     iou = _safe_ratio(inter, union)
-    valid = valid_p & valid_g
-    is_extreme = np.isnan(iou) & valid
+    is_valid_pair = valid_p & valid_g
+    # Valid boxes whose areas float64 cannot hold.
+    is_extreme = np.isnan(iou) & is_valid_pair
     if is_extreme.any():
         iou = np.where(is_extreme, _iou_of_extreme_sizes(p, g), iou)
-    return np.where(valid, np.clip(iou, 0.0, 1.0), 0.0)
+    return np.where(is_valid_pair, np.clip(iou, 0.0, 1.0), 0.0)
 
 
 def _iou_of_few(pred: list[list[float]], gt: list[list[float]]) -> list[float] | None:
     """`_iou` of a few pairs, prediction by prediction, by the same operations, so to the same bit.
 
-    None where a pair is so small or large that float64 cannot hold its area.
+    None if any pair is so small or large that float64 cannot hold its area.
     """
     gt_with_sides = [(*box, box[2] - box[0], box[3] - box[1]) for box in gt]
     ious = []
@@ -308,21 +314,22 @@ def _safe_ratio(part: Array, total: Array) -> Array:
 
 
 def _iou_of_extreme_sizes(p: Array, g: Array) -> Array:
-    """IoU with each axis in units of the longer side, for areas that float64 cannot hold."""
+    """IoU of pairs whose areas float64 cannot hold; along each axis the longer side of the two boxes is 1."""
     with np.errstate(all="ignore"):
-        unit_x = np.maximum(_side(p, 0), _side(g, 0))
-        unit_y = np.maximum(_side(p, 1), _side(g, 1))
-        inter = (_overlap(p, g, 0) / unit_x) * (_overlap(p, g, 1) / unit_y)
-        area_p = (_side(p, 0) / unit_x) * (_side(p, 1) / unit_y)
-        area_g = (_side(g, 0) / unit_x) * (_side(g, 1) / unit_y)
+        unit_x = np.maximum(_side(p, _X), _side(g, _X))
+        unit_y = np.maximum(_side(p, _Y), _side(g, _Y))
+        inter = (_overlap(p, g, _X) / unit_x) * (_overlap(p, g, _Y) / unit_y)
+        area_p = (_side(p, _X) / unit_x) * (_side(p, _Y) / unit_y)
+        area_g = (_side(g, _X) / unit_x) * (_side(g, _Y) / unit_y)
         return np.nan_to_num(inter / (area_p + area_g - inter), nan=0.0)
 
 
 def _in_enclosing_units(p: Array, g: Array) -> tuple[Array, Array]:
-    """Move and scale each pair so that the smallest box around both is 0, 0, 1, 1."""
+    """Move and scale both boxes of each pair so that the smallest box around them is 0, 0, 1, 1."""
     with np.errstate(all="ignore"):
         origin = np.minimum(p[..., :2], g[..., :2])
         size = np.maximum(p[..., 2:], g[..., 2:]) - origin
+        # x, y to x, y, x, y: the same for both corners.
         origin, size = np.tile(origin, 2), np.tile(size, 2)
         return (p - origin) / size, (g - origin) / size
 
@@ -330,16 +337,17 @@ def _in_enclosing_units(p: Array, g: Array) -> tuple[Array, Array]:
 def _centre_penalty(p: Array, g: Array) -> Array:
     """ρ² / c²: squared distance of the centres over the squared diagonal of the smallest box around both."""
     with np.errstate(all="ignore"):
-        corner = np.maximum(p[..., 2:], g[..., 2:]) - np.minimum(p[..., :2], g[..., :2])
-        centre = ((p[..., :2] - g[..., :2]) + (p[..., 2:] - g[..., 2:])) / 2
-        # In units of the longer side of the enclosing box, so that squares neither overflow nor vanish.
-        unit = corner.max(axis=-1, keepdims=True)
-        return ((centre / unit) ** 2).sum(-1) / ((corner / unit) ** 2).sum(-1)
+        # Along both axes, (..., 2): the sides of that box, and how far the centres are apart.
+        sides = np.maximum(p[..., 2:], g[..., 2:]) - np.minimum(p[..., :2], g[..., :2])
+        offset = ((p[..., :2] - g[..., :2]) + (p[..., 2:] - g[..., 2:])) / 2
+        # In units of its longer side, so that squares neither overflow nor vanish.
+        unit = sides.max(axis=-1, keepdims=True)
+        return ((offset / unit) ** 2).sum(-1) / ((sides / unit) ** 2).sum(-1)
 
 
 def _aspect(boxes: Array) -> Array:
     """The angle whose tangent is width over height."""
-    return np.arctan(_side(boxes, 0) / _side(boxes, 1))
+    return np.arctan(_side(boxes, _X) / _side(boxes, _Y))
 
 
 def _of_valid_pairs(values: Array, p: Array, g: Array, *, otherwise: float) -> Array:
