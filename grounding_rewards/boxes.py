@@ -79,15 +79,15 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
         >>> valid_boxes(np.array([[0, 0, 1, 1], [3, 3, 3, 9], [0, 0, np.nan, 1]]))
         array([ True, False, False])
     """
-    # An infinite corner makes a side infinite or NaN, so checking the sides is enough.
+    # An infinite corner makes a side infinite or NaN, so checking the sides is enough. For a few boxes in plain Python.
     if boxes.ndim == 2 and 0 < len(boxes) <= _FEW_BOXES and boxes.dtype == np.float64:
         return np.array(
             [0 < x2 - x1 < math.inf and 0 < y2 - y1 < math.inf for x1, y1, x2, y2 in boxes.tolist()], dtype=np.bool_
         )
     with np.errstate(all="ignore"):
         sides = boxes[..., 2:] - boxes[..., :2]
-        positive = (sides > 0) & (sides < np.inf)
-        return positive[..., 0] & positive[..., 1]
+        is_positive = (sides > 0) & (sides < np.inf)
+        return is_positive[..., 0] & is_positive[..., 1]
 
 
 def inside_image(boxes: Boxes, margin: float = 0.0) -> NDArray[np.bool_]:
@@ -140,12 +140,12 @@ def is_box(box: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether this is a finite number that a float can hold; True and False are none.
+    """Whether this is a finite number that a float can hold; True and False are no numbers here.
 
     >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number(10**400), is_number("1")
     (True, False, False, False, False)
     """
-    # Asking whether a value is Real takes ten times as long, and a log has millions.
+    # The types of most values first: whether a value is Real takes ten times as long to ask, and a log has millions.
     is_real = type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
     try:
         return is_real and math.isfinite(cast("float", value))
@@ -178,8 +178,10 @@ def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str |
     if size is None:
         return None
     width, height = size
-    # An unknown side is NaN, which no comparison below is true of. `max` would return NaN only if the width is.
+    # An unknown side is NaN: no comparison with it is true, so that it refuses nothing. `max` of (NaN, height) would be
+    # NaN, and of (width, NaN) is the width.
     longer_side = height if math.isnan(width) else max(size)
+    # What rounding may add.
     slack = _EDGE * longer_side
     if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
         return "off-image"
@@ -343,7 +345,9 @@ class Convention(NamedTuple):
 class Frame(NamedTuple):
     """A space on given images: along each axis, ``pixel = (value + offset) * size / unit + origin``.
 
-    Every part broadcasts to ``(n, 4)``: one number for each coordinate of n boxes.
+    `size` is the width or height of the frame in pixels, `unit` the number that stands for it in the text, and `origin`
+    where the frame begins on the image, in pixels. Every part broadcasts to ``(n, 4)``: one number for each coordinate
+    of n boxes.
     """
 
     offset: NDArray[np.float64] | float
@@ -359,7 +363,7 @@ def space_frame(
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
 ) -> Frame:
-    """Return the frame of ``space`` on images of these sizes, one number each or one per box.
+    """Return the :class:`Frame` of ``space``, its place on images of these sizes, one number each or one per box.
 
     Where the sides of an image differ by an odd number of pixels, the margin on the left or top of a padded or cropped
     square is rounded down, as by LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size``.
@@ -372,18 +376,19 @@ def space_frame(
         Frame(offset=0.5, size=array([481.]), unit=100.0, origin=array([79.,  0., 79.,  0.]))
     """
     if space.frame == "original":
+        # Pixels already.
         return Frame(space.offset, size=1.0, unit=1.0, origin=0.0)
-    image = _sizes(space, width=width, height=height)
+    image_size = _sizes(space, width=width, height=height)
     if space.frame == "resized":
-        resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)
-        return Frame(space.offset, size=image, unit=resized, origin=0.0)
+        resized_size = _sizes(space, resized_width=resized_width, resized_height=resized_height)
+        return Frame(space.offset, size=image_size, unit=resized_size, origin=0.0)
     if space.frame == "image":
-        return Frame(space.offset, size=image, unit=space.unit, origin=0.0)
+        return Frame(space.offset, size=image_size, unit=space.unit, origin=0.0)
     # A square as long as the longer side, around the image, or as the shorter one, in its middle.
     side_of_square = np.max if space.frame == "padded" else np.min
-    side = side_of_square(image, axis=-1, keepdims=True)
-    # origin = (W - side) / 2, towards 0: negative for padding, positive for a crop
-    return Frame(space.offset, size=side, unit=space.unit, origin=np.trunc((image - side) / 2))
+    side = side_of_square(image_size, axis=-1, keepdims=True)
+    # Half of what the image is longer than the square, rounded towards 0: negative for padding, positive for a crop.
+    return Frame(space.offset, size=side, unit=space.unit, origin=np.trunc((image_size - side) / 2))
 
 
 def _sizes(space: CoordinateSpace, **sizes: ArrayLike | None) -> NDArray[np.float64]:
@@ -391,18 +396,21 @@ def _sizes(space: CoordinateSpace, **sizes: ArrayLike | None) -> NDArray[np.floa
 
     Args:
         space: named in the error.
-        sizes: a width and a height, each a number or an array of them, under the names that the error gives them.
+        sizes: two, a width and a height, each a number or an array of them, under the names that the error gives them.
 
     Raises:
         ValueError: a size is missing or not a positive finite number.
     """
-    width, height = arrays = [_as_sizes(size) for size in sizes.values()]
+    arrays = [_as_sizes(size) for size in sizes.values()]
+    width, height = arrays
     if width.shape != height.shape:
+        # A number beside an array holds for all of it.
         width, height = np.broadcast_arrays(width, height)
     # The first axis, of the four coordinates, becomes the last.
-    corners = np.array((width, height, width, height)).transpose(*range(1, width.ndim + 1), 0)
-    if positive_sizes(corners).all():
-        return corners
+    coordinate_sizes = np.array((width, height, width, height)).transpose(*range(1, width.ndim + 1), 0)
+    if positive_sizes(coordinate_sizes).all():
+        return coordinate_sizes
+    # The first size that cannot be used is named, with its row where there are several.
     for (argument, size), numbers in zip(sizes.items(), arrays, strict=True):
         unusable_rows = np.flatnonzero(~positive_sizes(numbers))
         if len(unusable_rows):
@@ -416,11 +424,11 @@ def _sizes(space: CoordinateSpace, **sizes: ArrayLike | None) -> NDArray[np.floa
                 "`width` and `height` in pixels, or `image` to a dataset; the sizes behind the processor are filled in "
                 "by `grounding_rewards.data.dataset_columns.add_columns(dataset, processor, box_format)`."
             )
-    return corners
+    return coordinate_sizes
 
 
 def _as_sizes(size: ArrayLike | None) -> NDArray[np.float64]:
-    """Return a size, or the sizes of many images, as an array; NaN, which is no size, for None and for no numbers."""
+    """Return a size, or the sizes of many images, as an array; NaN, no size, for None and for what is not a number."""
     try:
         return np.array(np.nan if size is None else size, dtype=np.float64)
     except (TypeError, ValueError):
@@ -511,7 +519,7 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
     row2, column2 = divmod(lower_right, patches)
     # A model may write a cell far below the image, even a number that no float can hold.
     row1, row2 = min(row1, patches), min(row2, patches)
-    # How far from their outer edges the box begins in its first cell and ends in its last one.
+    # How far from their outer edges, in cells, the box begins in its first cell and ends in its last one.
     margin = 0.0 if row1 == row2 or column1 == column2 else 0.5
     return (
         (column1 + margin) / patches,
@@ -538,10 +546,13 @@ def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 
         >>> norm1_to_patch_index((0.390625, 0.046875, 0.984375, 0.828125))
         (44, 863)
     """
-    x1, y1, x2, y2 = box
+    # In units of a cell.
+    x1, y1, x2, y2 = (fraction * patches for fraction in box)
     last = patches - 1
-    column1, row1 = min(max(math.floor(x1 * patches), 0), last), min(max(math.floor(y1 * patches), 0), last)
-    column2, row2 = min(max(math.ceil(x2 * patches) - 1, 0), last), min(max(math.ceil(y2 * patches) - 1, 0), last)
+    # The cell in which the box begins, and the one in which it ends: where an edge is on the border of two cells, the
+    # one inside the box. What is outside the image is in the outermost cell.
+    column1, row1 = min(max(math.floor(x1), 0), last), min(max(math.floor(y1), 0), last)
+    column2, row2 = min(max(math.ceil(x2) - 1, 0), last), min(max(math.ceil(y2) - 1, 0), last)
     return row1 * patches + column1, row2 * patches + column2
 
 
@@ -557,7 +568,7 @@ class BoxBatch:
 
     @staticmethod
     def of(box_arrays: Sequence[ArrayLike], argument: str) -> BoxBatch:
-        """Join box arrays; ``argument`` is the name in the error for what is not a box array."""
+        """Join the box arrays of completions; ``argument`` is the name in the error for what is no box array."""
         arrays = [as_box_array(boxes, argument) for boxes in box_arrays]
         counts = np.array([len(array) for array in arrays], dtype=np.int64)
         # numpy refuses to join no arrays at all, so an empty one stands in front.
@@ -589,10 +600,11 @@ def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.i
         array([2, 0, 1, 0, 1])
     """
     lengths = counts[rows]
+    # Where each chosen row begins in the flat array, and where in the result.
     flat_starts = (np.cumsum(counts) - counts)[rows]
-    chosen_starts = np.cumsum(lengths) - lengths
-    # Each value keeps its place within its row, while the row moves from where it is chosen to where it stands.
-    return np.arange(lengths.sum()) + np.repeat(flat_starts - chosen_starts, lengths)
+    result_starts = np.cumsum(lengths) - lengths
+    # The places in the result, 0, 1, 2, …, each moved by as much as its row begins further on in the flat array.
+    return np.arange(lengths.sum()) + np.repeat(flat_starts - result_starts, lengths)
 
 
 def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -614,7 +626,7 @@ def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.i
     lengths = counts[rows]
     longest = int(lengths.max(initial=0))
     values = flat[positions(counts, rows)]
-    # Rows of one length need no NaN.
+    # Rows that are all as long as the longest need no NaN.
     if len(values) == len(rows) * longest:
         return values.reshape(len(rows), longest, *flat.shape[1:])
     padded = np.full((len(rows), longest, *flat.shape[1:]), np.nan)

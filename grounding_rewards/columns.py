@@ -51,20 +51,22 @@ def frame_of_boxes(formats: Sequence[BoxFormat], sizes: NDArray[np.float64], cou
         Frame(offset=0.0, size=array([[640., 480., 640., 480.],
                [640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
+    # Nearly always one; by identity, as comparing spaces is slow.
     spaces = list({id(fmt.space): fmt.space for fmt in formats}.values())
     if len(spaces) == 1:
         frame = space_frame(spaces[0], *sizes.T)
     else:
-        # The four parts of a frame, offset, size, unit and origin, of each row.
+        # The four parts of a frame, offset, size, unit and origin, for each row and coordinate: each space fills in its
+        # own rows.
         parts = np.empty((4, len(formats), 4))
         for space in spaces:
             in_space = np.array([fmt.space is space for fmt in formats], dtype=bool)
-            # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
+            # 1 in the rows of other spaces, which may lack a size that this space needs.
             checked_sizes = np.where(in_space[:, None], sizes, 1.0)
             for part, part_in_space in zip(parts, space_frame(space, *checked_sizes.T), strict=True):
                 part[in_space] = np.broadcast_to(part_in_space, part.shape)[in_space]
         frame = Frame(*parts)
-    # From a row each to a box each; a number alone holds for all of them.
+    # From one entry for each row to one for each box; a number alone holds for all of them.
     return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
 
 
@@ -81,10 +83,11 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
         array([[640., 480.,  nan,  nan],
                [512.,  nan,  nan,  nan]])
     """
-    sides = [column_of(columns, side, n) for side in SIZE_COLUMNS]
+    size_columns = [column_of(columns, name, n) for name in SIZE_COLUMNS]
     images = column_of(columns, "image", n)
     if images is not None:
-        widths, heights = (list([None] * n if side is None else side) for side in sides[:2])
+        # Copies of the first two columns, which the sizes of the images fill up.
+        widths, heights = (list([None] * n if column is None else column) for column in size_columns[:2])
         for k in range(n):
             if widths[k] is None and heights[k] is None:
                 # Only here, as a column of a dataset decodes each image that is looked at.
@@ -92,15 +95,15 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
                 # A PIL image has a tuple; the `size` of an array is how many numbers it has.
                 if isinstance(size, tuple):
                     widths[k], heights[k] = size
-        sides[:2] = widths, heights
-    unknown = [math.nan] * n
+        size_columns[:2] = widths, heights
+    unknown_sizes = [math.nan] * n
     try:
         # numpy makes NaN of None.
-        return np.array([unknown if values is None else values for values in sides], dtype=np.float64).T
+        return np.array([unknown_sizes if column is None else column for column in size_columns], dtype=np.float64).T
     except (TypeError, ValueError):
         raise ValueError(
-            f"Expected numbers for {', '.join(f'`{side}`' for side in SIZE_COLUMNS)}, got "
-            f"{[list(values) for values in sides if values is not None]!r:.200}. Give sizes in pixels."
+            f"Expected numbers for {', '.join(f'`{name}`' for name in SIZE_COLUMNS)}, got "
+            f"{[list(column) for column in size_columns if column is not None]!r:.200}. Give sizes in pixels."
         ) from None
 
 
@@ -151,10 +154,11 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
             labels = _reference_labels(label_lists, boxes, lambda k: ("labels", k))
         references = References(boxes, labels)
     flat = references.boxes.flat
-    # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
-    # The right edge of the first box nearly always tells that they are pixels, without a look at the others.
+    # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why: they are all small and have
+    # fractions. The right edge of the first box nearly always tells that they are pixels, without a look at the others.
     if len(flat) and flat[0, 2] <= _NORMALISED and flat.max() <= _NORMALISED and (flat % 1).any():
         sides = image_sizes(columns, n)[:, :2]
+        # On images of a few pixels they may be pixels all the same.
         if (sides > _SMALL).any():
             raise ValueError(
                 f"Expected reference boxes in original pixels, got none beyond {flat.max():g}, such as "
@@ -191,7 +195,7 @@ row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those 
         x1, y1, x2, y2 = flat.T.tolist()
         if min(x1) >= 0 and min(y1) >= 0 and max(x2) <= width[0] and max(y2) <= height[0]:
             return
-    # The row of each entry: with several readers a row has several.
+    # The row of each entry, as with several readers a row has an entry for each.
     rows = np.arange(len(width)) if references.rows is None else references.rows
     edges = np.repeat(sizes[rows, :2], counts, axis=0)
     if not ((flat[:, 2:] > edges).any() or (flat < 0).any()):
@@ -295,7 +299,7 @@ _SourceOf = Callable[[int], tuple[str, int]]
 
 
 def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, source_of: _SourceOf) -> list[str]:
-    """Return all labels, one per box, in one list; refuse labels where there is not one for every box."""
+    """Return the labels of all rows in one list, one per box; refuse a row that has not one label for every box."""
     texts: list[str] = []
     for k, (labels, count) in enumerate(zip(label_lists, boxes.counts, strict=True)):
         if labels is None and not count:
@@ -313,7 +317,7 @@ def _reference_labels(label_lists: Sequence[Any], boxes: BoxBatch, source_of: _S
 
 
 def _checked_boxes(box_lists: Sequence[Any], source_of: _SourceOf) -> BoxBatch:
-    """Return lists of boxes as a batch; refuse a list that is none of boxes, or has a box that is not valid."""
+    """Return the lists of boxes of some rows as a batch; refuse what is no list of boxes, and an invalid box."""
     try:
         return _box_batch(box_lists)
     except (TypeError, ValueError):
@@ -328,25 +332,26 @@ def _checked_boxes(box_lists: Sequence[Any], source_of: _SourceOf) -> BoxBatch:
                     f"row {row}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height; where "
                     "there is none, the list is empty."
                 ) from None
+        # Each list alone is one of boxes: then the error is another, and stays what it is.
         raise
 
 
 def _box_batch(box_lists: Sequence[Any]) -> BoxBatch:
-    """Return lists of boxes as a batch.
+    """Return lists of boxes as a batch. Errors have no message: `_checked_boxes` makes a sentence of them.
 
     Raises:
         TypeError: something is no list where one is expected.
-        ValueError: something is no valid box. `_checked_boxes` makes a sentence of both.
+        ValueError: something is no valid box.
     """
-    lengths = [len(boxes) for boxes in box_lists]
+    counts = [len(boxes) for boxes in box_lists]
     boxes = list(chain.from_iterable(box_lists))
-    # A text of four letters or digits has the length of a box, and is none.
-    if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
+    # Asked of each distinct type, as these are few. A text of four digits has the length of a box, and is none.
+    if any(issubclass(kind, str) for kind in set(map(type, boxes))) or not {4}.issuperset(map(len, boxes)):
         raise ValueError
-    flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
+    flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(counts)).reshape(-1, 4)
     if not valid_boxes(flat).all():
         raise ValueError
-    return BoxBatch(flat, np.array(lengths, dtype=np.int64))
+    return BoxBatch(flat, np.array(counts, dtype=np.int64))
 
 
 def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
@@ -369,7 +374,8 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
         )
-    # TRL fills a column with None where only other rows have it. A column of no completions is there, and empty.
+    # TRL fills a column with None where only other rows have it: it is missing then. A column of no completions is
+    # there, and empty.
     for value in values:
         if value is not None:
             return values
@@ -432,7 +438,9 @@ def patient_of(row: Mapping[str, Any]) -> str | None:
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
-    """The columns with those that ``ground_truth`` holds, one string a row, for trainers that hand over that alone.
+    """The columns with those that ``ground_truth`` holds, a JSON object a row, for trainers that hand over that alone.
+
+    Where the columns have `boxes` themselves they stay as they are.
 
     Raises:
         ValueError: an entry is not a JSON object with `boxes` or `reader_boxes`.
@@ -448,7 +456,7 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     for k, truth in enumerate(ground_truths):
         try:
             row = parse_json(truth) if isinstance(truth, str) else dict(truth)
-            # Raises where they are missing; where each reader drew there need be no other boxes.
+            # Looked up only to raise where there are no boxes: those of readers, or else those of the row.
             row["reader_boxes" if "reader_boxes" in row else "boxes"]
         except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
@@ -456,7 +464,7 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
                 'Write it as {"boxes": [[x1, y1, x2, y2]], "width": 640, "height": 480}.'
             ) from None
         rows.append(row)
-    # The fields of any row become columns, None where a row lacks one.
+    # The fields of all rows become columns, None where a row lacks one.
     unpacked = dict(columns)
     for field in dict.fromkeys(chain.from_iterable(rows)):
         unpacked[field] = [row.get(field) for row in rows]
