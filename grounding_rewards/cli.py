@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of the output, such as `head`, has closed it. Python must not write the rest at its end either.
+        # The reader of the output, such as `head`, has closed it, which is no failure. What is left goes to nowhere, as
+        # Python would write it out at its end, and fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except ModuleNotFoundError as error:
@@ -120,6 +121,7 @@ def _run_command(name: str, words: list[str]) -> int:
         _print_help(name)
         return 0
     try:
+        # The third part are parameters that are not to be parsed: no command has any.
         function, bound, _ = command_app(name).parse_args(words)
     except CycloptsError as error:
         raise ValueError(f"{_sentence(error)} See grounding-rewards {name} --help.") from None
@@ -137,7 +139,7 @@ def _print_help(name: str) -> None:
     # On lines without end, which are folded below: cyclopts would fold them without an indent.
     option_text = io.StringIO()
     command_app(name).help_print([], console=Console(file=option_text, width=10_000))
-    # The text of an item goes on in further lines, up to the next `--option` or `ARGUMENT:`.
+    # A line that does not begin with an `--option` or an `ARGUMENT:` goes on with the item before, and is joined to it.
     print(fold(re.sub(r"\n  (?!--|[A-Z]+:)", " ", option_text.getvalue()).rstrip()) + "\n")
     print(f"{heading}{examples}")
 
@@ -146,7 +148,8 @@ def command_app(name: str) -> App:
     """The parser of a command, made from the signature and the docstring of its `run`."""
     from cyclopts import App, Parameter
 
-    # cyclopts itself prints nothing: `_run_command` prints the help, and says errors in the package's own words.
+    # cyclopts itself prints nothing: `_run_command` prints the help, and says errors in the package's own words. No
+    # option has a form `--no-…`, and a list takes all words up to the next option.
     app = App(
         name=f"grounding-rewards {name}",
         help="",
@@ -170,7 +173,7 @@ def _shown_default(value: Any) -> str | None:
 
 
 def _sentence(error: CycloptsError) -> str:
-    """The sentence that says what an error of the parser means, in the form of all errors of the package."""
+    """The sentence that says what an error of the parser means, in the form of all errors: Expected …, got …."""
     from cyclopts import CoercionError, MissingArgumentError, UnusedCliTokensError, ValidationError
 
     option = error.argument.name if error.argument is not None else ""
@@ -180,7 +183,7 @@ def _sentence(error: CycloptsError) -> str:
             return f"Expected two numbers for {option}, got {' '.join(error.tokens_so_far)!r}. Write {option} 1 200."
         return f"Expected {option}, got none."
     if isinstance(error, ValidationError) and error.argument is not None:
-        # A check of the package names its own parameter, which on the command line is an option.
+        # A check of the package names no parameter, or its own: on the command line that is the option.
         return re.sub(r"( for `\w+`)?, got", f" for {option}, got", error.exception_message, count=1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         type_name = getattr(error.target_type, "__name__", str(error.target_type))
@@ -203,13 +206,14 @@ def _refuse(message: str) -> int:
 
 
 def _how_to_install(error: ModuleNotFoundError) -> str:
-    """The message for a missing library, with the command that installs it; other messages stay as they are.
+    """The message for a missing library, with the command that installs it; any other message stays as it is.
 
     >>> _how_to_install(ModuleNotFoundError("No module named 'datasets'", name="datasets"))
     "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[data]'."
     """
     if error.name is None or not str(error).startswith("No module named"):
         return str(error)
+    # Of a missing module such as `yaml.nodes` the library that has it.
     library = error.name.partition(".")[0]
     package = f"'grounding_rewards[{_EXTRAS.get(library, 'train')}]'"
     return f"Expected the library {library} for this command, got none. Install it with pip install {package}."

@@ -101,8 +101,9 @@ def are_synonyms(a: str, b: str) -> bool:
     label_a, label_b = normalize_label(a), normalize_label(b)
     if label_a.name != label_b.name:
         return False
-    if label_a.name in _file()["anatomy"]:
+    if label_a.name in anatomy():
         return label_a.laterality == label_b.laterality
+    # Any other two sides agree: equal ones, `bilateral` with both, and no side with all.
     return {label_a.laterality, label_b.laterality} != {"left", "right"}
 
 
@@ -131,20 +132,21 @@ def anatomy() -> frozenset[str]:
 
 @lru_cache(maxsize=16384)
 def _normalize(text: str, dataset: str | None) -> Label:
-    """:func:`normalize_label` of a text that is not too long to be kept: the words, then ever fewer, are looked up."""
+    """:func:`normalize_label` of a text short enough to be cached: the words are looked up, then ever fewer of them."""
     words = _words(text)
-    # A letter may be part of a name that has an entry; only else is it a side.
+    # A single L or R may be part of a name that has an entry; only where there is no entry is it a side.
     if _look_up(words, dataset) is None:
         words = _with_sides_spelled_out(words)
     sides, degrees, places = _side_of(), _file()["degrees"], _file()["places"]
     named_sides = {sides[word] for word in words if word in sides}
-    # "Left and right effusion" names two sides.
+    # "Left and right effusion" names two sides; most labels name one or none.
     laterality = "bilateral" if len(named_sides) > 1 else next(iter(named_sides), None)
     # Words of degree and of place do not change what a finding is.
     without_sides = [word for word in words if word not in sides]
     without_degrees = [word for word in without_sides if word not in degrees]
     without_places = [word for word in without_degrees if word not in places]
-    # Words of size and place are part of an organ's name: the lower abdomen is not the abdomen.
+    # Each with whether it may be a part of the chest: words of degree and place belong to the name of one, as the lower
+    # abdomen is not the abdomen.
     candidates = ((words, True), (without_sides, True), (without_degrees, False), (without_places, False))
     for candidate, may_be_anatomy in candidates:
         name = _look_up(candidate, dataset)
@@ -153,6 +155,7 @@ def _normalize(text: str, dataset: str | None) -> Label:
         # Prefer an entry with the side in its name: the left heart is not a heart on the left.
         if f"{laterality} {name}" in vocabulary():
             name = f"{laterality} {name}"
+        # A side that is part of the name is not told again.
         if not sides.keys().isdisjoint(_words(name)):
             laterality = None
         return Label(name, laterality, text, known=True)
@@ -182,6 +185,7 @@ def _look_up(words: list[str], dataset: str | None) -> str | None:
     The dataset's own words come before those of all datasets.
     """
     dataset_names, shared_names = _dataset_names(dataset), _shared_names()
+    # There may be no last word, as nothing is left of a label that is only a side.
     singular = [*words[:-1], *map(_singular, words[-1:])]
     for key in (" ".join(words), " ".join(singular)):
         name = dataset_names.get(key) or shared_names.get(key)
@@ -201,11 +205,12 @@ def _key(text: str) -> str:
 
 
 def _singular(word: str) -> str:
-    """The word without the ending of a plural."""
+    """The word without the ending of a plural: `opacity` of `opacities`, `mass` of `masses`, `nodule` of `nodules`."""
     if word.endswith("ies"):
         return word[:-3] + "y"
     if word.endswith(("sses", "xes")):
         return word[:-2]
+    # Not the s of `mass`, `fibrosis` and `hiatus`.
     if word.endswith("s") and not word.endswith(("ss", "is", "us")):
         return word[:-1]
     return word
@@ -221,13 +226,10 @@ def _file() -> dict[str, Any]:
 
 @cache
 def _shared_names() -> dict[str, str]:
-    """The shared name of every word that counts in all datasets, by its key."""
-    names = {}
-    for name, synonyms in vocabulary().items():
-        for word in (name, *synonyms):
-            names[_key(word)] = name
+    """The shared name of every label and synonym that counts in all datasets, by its `_key`."""
+    names = {_key(word): name for name, synonyms in vocabulary().items() for word in (name, *synonyms)}
     for dataset in _file()["datasets"].values():
-        # Words that mean something else, or nothing, in other datasets.
+        # Labels that mean something else, or nothing, in other datasets.
         excluded = dataset.get("own_words", ())
         names |= {_key(label): name for label, name in dataset["labels"].items() if label not in excluded}
     return names
