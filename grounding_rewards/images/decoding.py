@@ -88,7 +88,7 @@ def load_image(source: str | Path | Mapping[str, Any]) -> Image:
         if pages > 1:
             size = image.size
             image.seek(1)
-            # A second page of another size is a thumbnail. `_opened` adds the file's name to the error.
+            # A second page of another size is a thumbnail. `_opened` puts the error in a sentence with the file's name.
             if image.size == size:
                 raise ValueError(f"a file of {pages} pages, of which each is an image")
             image.seek(0)
@@ -141,10 +141,10 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
     from PIL.Image import alpha_composite, fromarray, new
 
     image = _upright(image)
-    # Modes such as I;16 and F, which `convert("RGB")` cuts off at 255.
+    # Modes of more than 8 bits, such as I;16 and F, which `convert("RGB")` cuts off at 255.
     if image.mode[0] in "IF":
         values = np.asarray(image)
-        # Pillow turns round TIFF files that count from white only up to 8 bits.
+        # TIFF files may count from white: then the largest value is black. Those of 8 bits Pillow turns round itself.
         if image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
             values = values.max() - values
         return fromarray(spread(values, window))
@@ -153,6 +153,7 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
         return image
     mode = "L" if image.mode in _GREY_MODES else "RGB"
     if is_transparent:
+        # On black.
         image = alpha_composite(new("RGBA", image.size, (0, 0, 0, 255)), image.convert("RGBA"))
     return image.convert(mode)
 
@@ -278,12 +279,13 @@ def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
     """The column `image` of a dataset as it is stored, `{"bytes": ..., "path": ...}`; None where a row has no image."""
     from datasets import Image as ImageColumn
 
+    # Without a format, which would make arrays or tensors of the values.
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
     return (row["image"] for row in images)
 
 
 def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
-    """The rows of a dataset, or of a list, without the columns `others` and without images, which would be decoded.
+    """The rows of a dataset or a list as dicts, without images, which would be decoded, and without columns `others`.
 
     Example:
         >>> rows_without_images([{"id": "a", "prompt": "Where?", "image": None}], "prompt")
@@ -310,9 +312,8 @@ def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
     if width * height <= max_pixels:
         return width, height
     scale = math.sqrt(max_pixels / (width * height))
-    # A side is at least one pixel, so the other one must not exceed the area by itself.
-    new_width = min(max(1, math.floor(width * scale)), max_pixels)
-    new_height = min(max(1, math.floor(height * scale)), max_pixels)
+    # A side of a narrow image may round to 0, and then is 1: the other side alone must not be more than the area.
+    new_width, new_height = (min(max(1, math.floor(side * scale)), max_pixels) for side in (width, height))
     return new_width, new_height
 
 
@@ -356,7 +357,7 @@ def is_below(root: str | Path, path: str | Path) -> bool:
         # Texts rather than paths: a dataset has many images.
         real_path = os.path.realpath(path)
     except ValueError:
-        # A zero byte is in no path.
+        # A text with a zero byte is no path.
         return False
     # With a separator at the end, so that the folder `images` does not hold `images-too/1.png`.
     folder = os.path.join(os.path.realpath(root), "")

@@ -72,15 +72,15 @@ def read_dicom(path: str | Path) -> np.ndarray:
     with _naming(path):
         dataset = _read_grey_frame(path)
         stored = dataset.pixel_array.astype(np.int32)
-        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel, in a table
-        # that begins with the lowest value.
+        # A grey depends on the stored value alone: it is computed once for each value that occurs, and looked up for
+        # each pixel in a table. The table begins with the lowest value, and a value's offset from that is its index.
         lowest = int(stored.min())
         offsets = stored - lowest
         values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
         greys_of_values = np.rint(_display_shades(dataset, _rescaled(dataset, values), stored) * 255)
         shape = dataset.get("PresentationLUTShape")
-        lowest_is_white = shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
-        if lowest_is_white:
+        is_inverse = shape == "INVERSE" if shape else dataset.PhotometricInterpretation == "MONOCHROME1"
+        if is_inverse:
             greys_of_values = 255 - greys_of_values
         greys_of_values[_is_padding(dataset, values)] = 0
         greys_of_offsets = np.zeros(int(offsets.max()) + 1, dtype=np.uint8)
@@ -96,7 +96,8 @@ def is_burned_in(path: str | Path) -> bool:
         ImportError: the extra `dicom` is not installed.
     """
     with _naming(path):
-        # Not decoded by pydicom, which would print a value that is no code string.
+        # `get_item` leaves the value undecoded: pydicom would print one that breaks the rules of its type, and that may
+        # be a name. Its bytes may be filled up with a blank or a zero.
         element = _read(path, ("BurnedInAnnotation",), pixels=False).get_item("BurnedInAnnotation")
         value = b"" if element is None else element.value
         return (value if isinstance(value, bytes) else str(value).encode()).strip(b" \0") == b"YES"
@@ -207,7 +208,7 @@ def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
 
 
 def _read_grey_frame(path: str | Path) -> FileDataset:
-    """The DICOM file if it has one grey frame of at most 16 bits; all others are refused."""
+    """The elements of a DICOM file with one grey frame of at most 16 bits; any other file is refused."""
     dataset = _read(path, _PIXELS, pixels=True)
     frames = int(dataset.get("NumberOfFrames") or 1)
     if frames != 1:
@@ -235,7 +236,7 @@ def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
         return np.zeros(values.shape, dtype=bool)
     ends = [padding, padding if limit is None else limit]
     if dataset.PixelRepresentation:
-        # The image may have negative values, whose 16 bits some devices write as a number without a sign.
+        # Pixels have a sign. Some devices write the 16 bits of a negative end as a number without one, above 0x7FFF.
         ends = [end - (1 << 16) if end > 0x7FFF else end for end in ends]
     return (values >= min(ends)) & (values <= max(ends))
 
@@ -245,8 +246,9 @@ def _rescaled(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     if dataset.get("ModalityLUTSequence"):
         measures, _ = _look_up(dataset, dataset.ModalityLUTSequence[0], values)
         return measures
-    slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")
-    return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
+    # Of an element with several numbers the first counts; without the element nothing is rescaled.
+    slopes, intercepts = _numbers(dataset, "RescaleSlope") or [1.0], _numbers(dataset, "RescaleIntercept") or [0.0]
+    return values * slopes[0] + intercepts[0]
 
 
 def _display_shades(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
@@ -258,8 +260,8 @@ def _display_shades(dataset: FileDataset, values: np.ndarray, stored: np.ndarray
     from highdicom.pixels import apply_voi_window
 
     if dataset.get("VOILUTSequence"):
-        shades, white = _look_up(dataset, dataset.VOILUTSequence[0], np.rint(values).astype(np.int64))
-        return shades / white
+        entries, white_entry = _look_up(dataset, dataset.VOILUTSequence[0], np.rint(values).astype(np.int64))
+        return entries / white_entry
     centers, widths = _numbers(dataset, "WindowCenter"), _numbers(dataset, "WindowWidth")
     if centers and widths:
         function = str(dataset.get("VOILUTFunction") or "LINEAR")
@@ -268,16 +270,17 @@ def _display_shades(dataset: FileDataset, values: np.ndarray, stored: np.ndarray
             raise _RefusedError(f"a WindowWidth that {function} can use", f"{widths[0]:g}", "Correct the header")
         return apply_voi_window(values, centers[0], widths[0], function)
     if dataset.BitsStored <= 8:
-        # Such an image is in shades already, of which an image with a sign has half below 0.
+        # Such an image is in shades already: black and white are the ends of what its bits can store, from half of it
+        # below 0 where pixels have a sign.
         lowest = -(1 << (dataset.BitsStored - 1)) if dataset.PixelRepresentation else 0
         ends = _rescaled(dataset, np.array([lowest, lowest + (1 << dataset.BitsStored) - 1]))
     else:
         # A detector uses a part of the values that it can store.
         unpadded = stored[~_is_padding(dataset, stored)]
         ends = np.array(value_range(_rescaled(dataset, unpadded)) if unpadded.size else (0.0, 0.0))
-    # A negative slope turns the ends round.
+    # By size, as a negative slope turns the ends round.
     black, white = ends.min(), ends.max()
-    # All is padding, or all pixels are alike.
+    # All is padding, or all pixels are alike: nothing can be spread.
     if black == white:
         return np.zeros(len(values))
     return np.clip((values - black) / (white - black), 0.0, 1.0)
@@ -303,9 +306,10 @@ def value_range(values: np.ndarray) -> tuple[float, float]:
         ((0.0, 999.0), True)
     """
     low, high = float(values.min()), float(values.max())
-    # A sample of a million pixels is enough.
+    # For the usual values, a sample of about a million pixels is enough.
     sample = values.ravel()[:: max(1, values.size // 2**20)]
     unsaturated = sample[sample < high]
+    # Left out where they are few: then they are a saturated marker.
     if unsaturated.size >= _UNSATURATED * sample.size:
         sample = unsaturated
     usual_low, usual_high = np.percentile(sample, (1, 99)).tolist()
@@ -331,17 +335,18 @@ def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.nd
 
     # How many entries there are, the value of the first one, and the bits of each.
     count, first_value, bits = (int(number) for number in item.LUTDescriptor)
-    # 65,536 entries, a number that 16 bits do not hold, are written as 0. pydicom may read the count of an image with a
-    # sign with one too.
+    # The count is 16 bits without a sign: 65,536, which they do not hold, is written as 0. Where pixels have a sign,
+    # pydicom may read it with one, as a negative number.
     count = count % (1 << 16) or 1 << 16
     data = item.LUTData
     if isinstance(data, bytes):
-        # Entries have 16 bits each, but those of 8 bits may be packed in pairs, with a byte that makes them even.
+        # An entry has two bytes; entries of 8 bits may have one, and a last byte that makes their number even.
         is_packed = bits <= 8 and len(data) <= count + 1
         byte_order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
         data = np.frombuffer(data, dtype=np.uint8 if is_packed else f"{byte_order}u2")
     entries = np.asarray(data, dtype=np.int64)[:count]
-    # The descriptor has no sign even if it means a negative value: then some value is negative, or all lie below it.
+    # The first value too is read without a sign. Above 0x7FFF a negative one is meant if some values are negative, or
+    # if otherwise all of them would lie below the table.
     if first_value > 0x7FFF and (values.min() < 0 or values.max() < first_value):
         first_value -= 1 << 16
     return apply_lut(values, entries, first_value), max((1 << bits) - 1, int(entries.max()))
