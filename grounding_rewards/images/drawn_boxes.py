@@ -54,7 +54,7 @@ def show(
         boxes: ``(n, 4)`` xyxy in pixels of the image, or what :func:`grounding_rewards.parse_boxes` returns.
         reference: ``(m, 4)`` reference boxes, xyxy in pixels of the image.
         labels: n words that stand at the boxes; None are those of parsed boxes.
-        ax: where to draw; None makes new ones.
+        ax: the matplotlib axes to draw on; None makes new ones.
 
     Returns:
         The ``matplotlib.axes.Axes``.
@@ -82,6 +82,7 @@ def show(
         labels = boxes.labels if labels is None else labels
     gt: Any = [] if reference is None else reference
     pred_labels = tuple(() if labels is None else labels)
+    # Only boxes decide on outcomes: reference boxes are given no labels.
     prediction = Prediction("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=pred_labels)
     outcomes = box_outcomes(prediction)
     if reference is None:
@@ -93,6 +94,7 @@ def show(
         _, ax = pyplot.subplots()
     draw_answer(ax, prediction, pixels, outcomes)
     ax.set_aspect("equal")
+    # A label stands on the upper left corner of its box.
     drawn_boxes = prediction.pred[:MOST_BOXES].tolist()
     for (x1, y1, *_), label, outcome in zip(drawn_boxes, pred_labels, outcomes.pred, strict=False):
         if label and np.isfinite((x1, y1)).all():
@@ -101,14 +103,14 @@ def show(
 
 
 def draw_answer(axis: Axes, prediction: Prediction, image: Image, outcomes: BoxOutcomes) -> None:
-    """Draw an image and its boxes, reference and predicted ones, at most `MOST_BOXES` of each, as their outcome has it.
+    """Draw an image and its boxes, reference and predicted ones, at most `MOST_BOXES` of each, by their outcomes.
 
-    A dark edge keeps every line visible on white findings.
+    Reference boxes are dashed and predicted ones solid.
     """
     axis.imshow(np.asarray(image), cmap="gray", extent=(0, prediction.width, prediction.height, 0), aspect="auto")
     axis.set_axis_off()
     for box, outcome in zip(prediction.gt[:MOST_BOXES].tolist(), outcomes.gt, strict=False):
-        # Missed findings stand out.
+        # In points; missed findings stand out. The style of a dashed line is an offset, then the dash and the gap.
         line_width, dashes = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, (0, (2, 3)))
         _draw_box(axis, box, REFERENCE[outcome], line_width, dashes)
     for box, outcome in zip(prediction.pred[:MOST_BOXES].tolist(), outcomes.pred, strict=False):
@@ -116,7 +118,7 @@ def draw_answer(axis: Axes, prediction: Prediction, image: Image, outcomes: BoxO
 
 
 def _draw_box(axis: Axes, box: list[float], colour: str, line_width: float, line_style: Any) -> None:
-    """Draw one box with a dark edge in matplotlib's width and style of lines; a box that is not finite is left out."""
+    """Draw the outline of one box, in a width and a style of matplotlib; a box that is not finite is left out."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
@@ -125,5 +127,6 @@ def _draw_box(axis: Axes, box: list[float], colour: str, line_width: float, line
     x1, y1, x2, y2 = box
     rectangle = Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour)
     rectangle.set(linewidth=line_width, linestyle=line_style)
+    # A dark, half transparent line behind it, wider by 0.8 points on each side, keeps it visible on white findings.
     rectangle.set_path_effects([withStroke(linewidth=line_width + 1.6, foreground="#00000090")])
     axis.add_patch(rectangle)

@@ -22,9 +22,14 @@ class ImageColumn(Image):
     """
 
     def decode_example(self, value: Any, token_per_repo_id: Any = None) -> Any:
-        """The image of a stored value, upright, in 8 bits; a PIL image of any mode is brought to that too."""
+        """The image of a stored value, which `datasets` asks for, upright and in 8 bits.
+
+        Args:
+            value: the bytes or the path of an image, as `{"bytes": ..., "path": ...}`; or a PIL image.
+            token_per_repo_id: with which `datasets` fetches images of private repositories.
+        """
         if isinstance(value, dict) and value["bytes"] is None and not is_local_path(value["path"]):
-            # Fetched by `datasets`, which knows the tokens.
+            # At an address: fetched by `datasets`, as a PIL image.
             value = super().decode_example(value, token_per_repo_id)
         image = open_image(value) if isinstance(value, dict) else shown_image(value)
         return image if self.mode in (None, image.mode) else image.convert(self.mode)

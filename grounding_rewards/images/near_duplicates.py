@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 #: Least cosine of two copies.
 THRESHOLD = 0.978
 
+# Slopes of an image along each axis.
 _SIDE = 32
 # Images of one comparison: numbers take four times the memory of signatures.
 _BLOCK = 1024
 
 
 def image_signature(image: Image) -> bytes | None:
-    """The slopes of an image's greys, by which its copies are found.
+    """The signature of an image by which its copies are found: the slopes of its greys, see the module.
 
     Args:
         image: a PIL image in 8 bits, as `images.decoding.open_image` gives it.
@@ -47,8 +48,10 @@ def image_signature(image: Image) -> bytes | None:
     from PIL.Image import Resampling
 
     thumbnail = np.asarray(image.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
+    # To the right and downwards, of the same 32 x 32 pixels: each lacks the last row or column of the thumbnail.
     slopes = np.stack([np.diff(thumbnail, axis=1)[:_SIDE], np.diff(thumbnail, axis=0)[:, :_SIDE]])
     steepest = np.abs(slopes).max()
+    # Spread to a byte each, -127 to 127: contrast makes no difference between copies.
     return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
 
 
@@ -66,12 +69,15 @@ def find_near_duplicates(signatures: Sequence[bytes | None]) -> Iterator[tuple[i
     """
     indices = [index for index, signature in enumerate(signatures) if signature is not None]
     known_signatures = [signature for signature in signatures if signature is not None]
+    # Block by block, as all images at once need too much memory: each with itself and with the blocks after it.
     for start in range(0, len(known_signatures), _BLOCK):
         earlier = _unit_slopes(known_signatures[start : start + _BLOCK])
         for later_start in range(start, len(known_signatures), _BLOCK):
-            # cosine = a · b for vectors of length 1
-            is_copy = earlier @ _unit_slopes(known_signatures[later_start : later_start + _BLOCK]).T >= THRESHOLD
+            later = _unit_slopes(known_signatures[later_start : later_start + _BLOCK])
+            # Of vectors of length 1 the product is the cosine.
+            is_copy = earlier @ later.T >= THRESHOLD
             if later_start == start:
+                # Every pair once, and no image with itself.
                 is_copy = np.triu(is_copy, k=1)
             for row, column in np.argwhere(is_copy).tolist():
                 yield indices[start + row], indices[later_start + column]

@@ -116,7 +116,7 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
     if _squeezes(processor):
         if image_processor.do_resize:
             return image_processor.size["width"], image_processor.size["height"]
-        # Only the limit of `set_image_size` shrinks its images.
+        # It leaves sizes as they are: only the limit of `set_image_size` shrinks its images.
         return fitted_size(processor, width, height)
     if not image_processor.do_resize:
         return width, height
@@ -125,7 +125,7 @@ def resized_size(processor: Any, width: int, height: int) -> Size:
 
 
 def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
-    """The size by Qwen's formula: whole patches, with the area between two limits.
+    """The size by Qwen's formula: whole tokens on each side, with the area between the processor's two limits.
 
     Source: `smart_resize` in transformers' image_processing_qwen2_vl.py.
     """
@@ -134,23 +134,25 @@ def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
             f"Expected sides within a ratio of {_MAX_ASPECT_RATIO} for width and height, "
             f"got {width} x {height}. The processor refuses such images; crop or drop this one."
         )
+    # The side of a token in pixels: a square of merged patches.
     factor = image_processor.patch_size * image_processor.merge_size
+    # In spite of their names these are areas in pixels.
     min_area, max_area = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
     rounded = round(width / factor) * factor, round(height / factor) * factor
     new_width, new_height = size_within((width, height), rounded, factor, min_area, max_area)
-    # A side of a narrow image may round to nothing: it has one patch at least.
+    # A side of a narrow image may round to nothing: it has one token at least.
     return max(factor, new_width), max(factor, new_height)
 
 
 def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area: int) -> Size:
-    """The size in whole tokens by Qwen's formula: the rounded one, unless its area is outside two limits.
+    """Width and height in whole tokens by Qwen's formula, in pixels: `rounded`, unless its area is outside two limits.
 
     Args:
         size: width and height of the image in pixels.
         rounded: width and height of the result without limits, each a whole number of tokens, in pixels.
         factor: side of a token in pixels.
-        min_area: of the result, in pixels.
-        max_area: of the result, in pixels; a narrow image may have no token left.
+        min_area: smallest area of the result, in pixels.
+        max_area: largest area of the result, in pixels; a side of a narrow image may become 0.
 
     Example:
         >>> size_within((2544, 3056), (2548, 3052), 28, 3136, 1280 * 28 * 28)
@@ -158,13 +160,12 @@ def size_within(size: Size, rounded: Size, factor: int, min_area: int, max_area:
     """
     width, height = size
     if math.prod(rounded) > max_area:
-        # beta = sqrt(width * height / max_area);  side = floor(side / beta / factor) * factor
-        beta = math.sqrt(height * width / max_area)
-        return math.floor(width / beta / factor) * factor, math.floor(height / beta / factor) * factor
+        # How much longer the sides are than those of an image of the same shape and the largest area.
+        shrinkage = math.sqrt(height * width / max_area)
+        return math.floor(width / shrinkage / factor) * factor, math.floor(height / shrinkage / factor) * factor
     if math.prod(rounded) < min_area:
-        # beta = sqrt(min_area / (width * height));  side = ceil(side * beta / factor) * factor
-        beta = math.sqrt(min_area / (height * width))
-        return math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
+        growth = math.sqrt(min_area / (height * width))
+        return math.ceil(width * growth / factor) * factor, math.ceil(height * growth / factor) * factor
     return rounded
 
 
@@ -173,6 +174,7 @@ def _squeezes(processor: Any) -> bool:
     if _kind(processor) not in _ONE_SIZE:
         return False
     image_processor = image_processor_of(processor)
+    # Settings that crop the image, or cut it into tiles.
     cuts = getattr(image_processor, "do_center_crop", False) or getattr(image_processor, "do_pan_and_scan", False)
     size = image_processor.size or {}
     return not cuts and bool(size.get("width") and size.get("height"))
@@ -204,7 +206,7 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
         max_image_pixels: largest area of an image in pixels; None keeps what the processor says.
 
     Returns:
-        A sentence where the model was saved with another limit; else nothing.
+        A list with one sentence, a notice, where the model was saved with another limit; else an empty list.
 
     Raises:
         ValueError: fewer pixels than one token of the model covers, or a processor without an image processor.
@@ -218,12 +220,13 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
     if max_image_pixels is None or max_image_pixels == old_limit:
         return []
     image_processor = image_processor_of(processor)
-    # Neither a tokenizer, which a model without images has, nor what can hold no attribute.
+    # A tokenizer, which a model without images has as its processor, or an object without attributes to set.
     if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
         raise ValueError(
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
         )
     has_area = limits_area(processor)
+    # By Qwen's formula an image has at least one token, which is a square of merged patches.
     min_pixels = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
     if max_image_pixels < min_pixels:
         raise ValueError(
@@ -231,7 +234,7 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
             f"{max_image_pixels}. An image needs some hundred tokens."
         )
     if has_area:
-        # A copy, because the sizes may belong to the class.
+        # A copy, because the sizes may belong to the class. The `edges` are areas in pixels.
         size = copy.copy(image_processor.size)
         size["longest_edge"] = max_image_pixels
         size["shortest_edge"] = min(size["shortest_edge"], max_image_pixels)
@@ -268,7 +271,8 @@ def fitted_size(processor: Any, width: int, height: int) -> Size:
     if not limits_area(processor):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
-    # Rounded to whole tokens, a narrow image may fall below the smallest area; the processor would enlarge it again.
+    # The size that the processor, whose own limit this is, makes of the image. Rounded to whole tokens, a narrow image
+    # may fall below the smallest area, and the processor would enlarge it again: then it stays as it is.
     return resized if resized_size(processor, *resized) == resized else (width, height)
 
 
@@ -300,6 +304,7 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
         """The column `image` of the row of this number, with the image in its fitted size."""
         if image is None or fitted_sizes[number] == image.size:
             return {"image": image}
+        # With this gap Pillow first shrinks by whole numbers, which is faster and looks the same.
         return {"image": image.resize(fitted_sizes[number], Resampling.BICUBIC, reducing_gap=3.0)}
 
     return dataset.map(fit, input_columns="image", with_indices=True, desc="shrinking images")
@@ -318,5 +323,6 @@ def largest_image(processor: Any) -> str:
         return f"Image size: {limit_words}as the processor of the model says."
     image_processor = image_processor_of(processor)
     origin = "the model's own limit" if limit is None else "max_image_pixels"
-    pixels, side = image_processor.size["longest_edge"], image_processor.patch_size * image_processor.merge_size
-    return f"Image size: at most {pixels} pixels ({origin}), {pixels // side**2} image tokens."
+    # The largest area, in spite of its name, and the side of a token, both in pixels.
+    pixels, token_side = image_processor.size["longest_edge"], image_processor.patch_size * image_processor.merge_size
+    return f"Image size: at most {pixels} pixels ({origin}), {pixels // token_side**2} image tokens."
