@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar
@@ -174,11 +174,10 @@ class Outcomes(Matches):
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
-        chosen: dict[str, Any] = {}
-        for attribute in fields(self):
-            values = getattr(self, attribute.name)
-            chosen[attribute.name] = values[rows] if isinstance(values, np.ndarray) else values
-        return Outcomes(**chosen)
+        columns = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        # All but the texts of labels, and labels that play no part, have an entry for each completion.
+        chosen_columns = {name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)}
+        return replace(self, **chosen_columns)
 
     def explanations(self, *columns: Sequence[Any]) -> list[Explanation]:
         """An :class:`Explanation` of each completion.

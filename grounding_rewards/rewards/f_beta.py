@@ -313,12 +313,11 @@ class SoftF1Reward(BetaReward):
 
     def _combine(self, batch: Matched) -> tuple[Array, Array, Array]:
         """F-beta, the quality and the reward: F-beta is the reward, and the quality is the mean credit of the pairs."""
-        # What all pairs of a completion earn: soft true positives.
+        # The sum of the credits of the pairs of each completion.
         mass = row_sums(batch.overlap)
-        precision, recall = ratio(mass, batch.n), ratio(mass, batch.m)
-        f_beta = f_beta_score(precision, recall, self.beta)
-        mean_credit = ratio(mass, batch.tp)
-        return f_beta, mean_credit, f_beta
+        # Of precision and recall, whose true positives are the mass.
+        f_beta = f_beta_score(ratio(mass, batch.n), ratio(mass, batch.m), self.beta)
+        return f_beta, ratio(mass, batch.tp), f_beta
 
 
 def _size_ratio(pred: Boxes, gt: Boxes) -> Array:

@@ -282,9 +282,8 @@ class GroundingReward(BoxScorer):
         texts = self._texts(completions, formats, columns)
         # Whether each text begins inside its thinking, which the rows of a training's log may state.
         opened_in_rows = column_of(columns, "prompt_opens_thinking", n)
-        opened = [self.prompt_opens_thinking] * n
-        if opened_in_rows is not None:
-            opened = [self.prompt_opens_thinking or bool(is_open) for is_open in opened_in_rows]
+        rows_open = [False] * n if opened_in_rows is None else opened_in_rows
+        opened = [self.prompt_opens_thinking or bool(is_open) for is_open in rows_open]
         raws = []
         for text, fmt, is_open in zip(texts, formats, opened, strict=True):
             raw = read_boxes(text, fmt, prompt_opens_thinking=is_open)
@@ -327,10 +326,8 @@ class GroundingReward(BoxScorer):
 
     def _refuse_lost_labels(self, formats: Sequence[BoxFormat]) -> None:
         """Refuse formats that write no labels if the reward compares them."""
-        if not self.compares_labels:
-            return
-        # By identity, as hashing a format, with all that it has, is slow.
-        distinct_formats = {id(fmt): fmt for fmt in formats}.values()
+        # None if labels play no part. By identity, as hashing a format, with all that it has, is slow.
+        distinct_formats = {id(fmt): fmt for fmt in formats}.values() if self.compares_labels else ()
         for fmt in distinct_formats:
             if not scoring.has_labels(fmt):
                 raise ValueError(

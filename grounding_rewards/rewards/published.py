@@ -235,14 +235,13 @@ class VLMR1DetectionReward(PublishedReward):
 
     def _of_boxes(self, pred: Boxes, gt: Boxes) -> float:
         """The mean over ten IoU thresholds of the average precision, less where there are more boxes than findings."""
-        n, m = len(pred), len(gt)
         iou = pairwise_iou(pred, gt)
         # The average precision takes a batch of answers: here of one, all of whose boxes count.
-        every_box, reference_counts = np.ones((1, n), dtype=bool), np.array([m])
+        every_box, reference_counts = np.ones((1, len(pred)), dtype=bool), np.array([len(gt)])
         ap_sum = 0.0
         # 0.5, 0.55, …, 0.95
         for threshold in np.arange(10, 20) / 20:
-            free_iou, is_hit = iou.copy(), np.zeros(n, dtype=bool)
+            free_iou, is_hit = iou.copy(), np.zeros(len(pred), dtype=bool)
             for k, row in enumerate(free_iou):
                 best_gt = int(np.argmax(row))
                 if row[best_gt] >= threshold:
@@ -250,7 +249,7 @@ class VLMR1DetectionReward(PublishedReward):
                     # This reference box is taken: later boxes find no overlap with it.
                     free_iou[:, best_gt] = 0.0
             ap_sum += average_precision_of_hits(is_hit[None], every_box, reference_counts, interpolation="101")[0]
-        return ap_sum / 10 * min(1.0, m / n)
+        return ap_sum / 10 * min(1.0, len(gt) / len(pred))
 
 
 class MedGroundR1Reward(_FirstBoxReward):

@@ -335,8 +335,7 @@ class Pace:
             window = [*self._windows[name], *new_counts][-paced.window :]
             hits = sum(hit_count for hit_count, _ in window)
             findings = sum(finding_count for _, finding_count in window)
-            is_full = len(window) == paced.window
-            if is_full and hits >= paced.rate * findings:
+            if len(window) == paced.window and hits >= paced.rate * findings:
                 if paced.value(self._moves[name]) != paced.to:
                     self._moves[name] += 1
                 # The older half is forgotten: what was hit at the value before says less about the next one.
