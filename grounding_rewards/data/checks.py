@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 BAD_ROWS = ("refuse", "drop")
 """What is done with rows that cannot be learned from."""
 
-# Added by `rows_with_sizes`; not columns of a reward.
-_OF_IMAGES = ("image_size", "image_error")
+# Facts about the image that `rows_with_sizes` adds to a row; no reward takes them.
+_IMAGE_FACTS = ("image_size", "image_error")
 # Names that a column of labels may have by mistake.
 _LIKE_LABELS = ("label", "class", "classes", "class_names", "category", "categories", "names")
 _TOLERANCE = 1e-6
@@ -102,7 +102,8 @@ def check_dataset(
     for number, row in enumerate(rows):
         if number not in problems:
             references += _references(number, row)
-    losses = gold_problems([row for *_, row in references], reward)
+    # Only rows that are right so far can be written as answers and scored.
+    losses = gold_problems([row for _, _, row in references], reward)
     for (number, prefix, _), sentences in zip(references, losses, strict=True):
         for sentence in sentences:
             problems[number].append(prefix + sentence)
@@ -115,7 +116,7 @@ def _add_prompt_problems(problems: dict[int, list[str]], dataset: Dataset) -> No
     several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         problem = prompt_problem(row["prompt"], several_images=several_images)
-        # A row has no prompt where none could be written, as for a box format that is not known. Then that is said.
+        # A row may lack a prompt because none could be written, as for an unknown box format: then that is its problem.
         if row["prompt"] is None and number not in problems:
             problem = "prompt is missing or has no words"
         if problem is not None:
@@ -125,7 +126,7 @@ def _add_prompt_problems(problems: dict[int, list[str]], dataset: Dataset) -> No
 def without_bad_rows(
     dataset: Dataset, problems: Mapping[int, Sequence[str]], expected: str, name: str, bad_rows: str
 ) -> Dataset:
-    """The dataset without its bad rows, whose problems a warning names if they are dropped, an error if refused.
+    """The dataset without its bad rows: a warning names their problems if they are dropped, an error if refused.
 
     Args:
         dataset: all rows.
@@ -170,10 +171,10 @@ def apply_to_rows(
     Args:
         dataset: all rows.
         values: one for each row.
-        make: takes a value.
-        expected: as for :func:`without_bad_rows`.
-        name: as for :func:`without_bad_rows`.
-        bad_rows: as for :func:`without_bad_rows`.
+        make: called with each value.
+        expected: what a good row has, for the error.
+        name: what to call the dataset in the error.
+        bad_rows: `refuse` them with an error, or `drop` them with a warning.
 
     Returns:
         The good rows, and what the function returned for them.
@@ -279,14 +280,14 @@ def row_problems(
 
 
 def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield whether labels are missing or blank, of the row or, where they drew its boxes, of its readers."""
+    """Yield a sentence if labels are missing or blank: those of the row, or of its readers if they drew its boxes."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
     value = row.get(column)
     if value is None:
         yield f"{column} is missing, which the reward compares"
         return
     label_lists = [value] if column == "labels" else value
-    # What is no list at all is said where labels are counted.
+    # A value that is no list is passed over here: `_label_problems` names it.
     labels = list(chain.from_iterable(filter(is_list, label_lists if is_list(label_lists) else ())))
     blank_labels = list(filter(is_blank, labels))
     if blank_labels:
@@ -294,11 +295,15 @@ def _missing_label_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 _Drawing = tuple[str, Any, Any]
-"""The words that say whose boxes they are, the boxes, and their labels, which are None where they are not stated."""
+"""Words for messages, which say whose boxes they are; the boxes; and their labels, None where they are not stated."""
 
 
 def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
-    """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader."""
+    """What a row says was drawn on its image: its boxes, the regions that are ignored, and the boxes of each reader.
+
+    Returns:
+        For each of these the beginning of a message about it, the boxes, and the labels, None where none are stated.
+    """
     boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
     box_lists = row["reader_boxes"] if is_list(row.get("reader_boxes")) else ()
     if boxes is None and box_lists:
@@ -307,9 +312,10 @@ def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
     drawings = [("", boxes, row.get("labels"))]
     if row.get("ignore_boxes") is not None:
         drawings.append(("ignore_boxes: ", row["ignore_boxes"], None))
+    # Label lists that are not one for each reader cannot be assigned: then no reader has labels.
     label_lists: Sequence[Any] = [None] * len(box_lists)
     if is_list(reader_labels) and len(reader_labels) == len(box_lists):
-        # A reader without labels has too few of them where others have some.
+        # Where readers have labels, None is an empty list, so that it is found to be too short.
         label_lists = [labels or () for labels in reader_labels]
     for index, (reader_boxes, labels) in enumerate(zip(box_lists, label_lists, strict=True)):
         drawings.append((f"reader {index}: ", reader_boxes, labels))
@@ -317,7 +323,7 @@ def _drawings(row: Mapping[str, Any]) -> list[_Drawing]:
 
 
 def _label_problems(row: Mapping[str, Any], drawings: Sequence[_Drawing]) -> Iterator[str]:
-    """Yield where labels are not one for each box, of the row or of its readers."""
+    """Yield a sentence wherever there is not one label for each box, of the row or of one of its readers."""
     boxes, reader_labels = row.get("boxes"), row.get("reader_labels")
     if reader_labels is not None and row.get("reader_boxes") is None:
         yield "reader_labels without reader_boxes"
@@ -330,7 +336,7 @@ def _label_problems(row: Mapping[str, Any], drawings: Sequence[_Drawing]) -> Ite
         if labels is not None and label_count != len(drawn_boxes):
             yield f"{prefix}{label_count} labels for {len(drawn_boxes)} boxes"
     if row.get("labels") is None and reader_labels is None and boxes:
-        # One for each box under a wrong name; a single word may name the image.
+        # The labels may stand under a wrong name. Only a list counts: a single word may name the whole image.
         names = [name for name in _LIKE_LABELS if is_list(row.get(name)) and len(row[name]) == len(boxes)]
         if names:
             yield f"labels is missing, and {names[0]} has one for each box: call it labels"
@@ -368,7 +374,10 @@ _Reference = tuple[int, str, Mapping[str, Any]]
 
 
 def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
-    """The row as it is; or, where several readers drew boxes, a copy of it with the boxes of each."""
+    """Yield the row as it is; or, where several readers drew boxes, a copy of it with the boxes of each.
+
+    Each comes after the row's number and the beginning of a message, which says who drew the boxes.
+    """
     if row.get("reader_boxes") is None:
         yield number, "", row
         return
@@ -397,35 +406,38 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     """
     if not rows:
         return []
+    # Each row's answer is written and scored as in training; its boxes are also scored without being written, and as
+    # they are read back. So a loss by rounding, which is no problem, is told from any other.
     columns = {}
     for name in dict.fromkeys(chain(*rows)):
-        if name not in _OF_IMAGES:
+        if name not in _IMAGE_FACTS:
             columns[name] = [row.get(name) for row in rows]
-    # The answer alone: what the template makes of it is not judged here.
+    # The written answer has no thinking before it, also where the chat template would open some.
     answer_reward = replace(reward, prompt_opens_thinking=False)
     answers = [gold_answer(row, _box_format(row, reward)) for row in rows]
     scored_answers = answer_reward.details(completions=answers, **columns)
     gt = [row["boxes"] for row in rows]
 
     def rewards_of(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
-        """The reward of each row for these boxes and labels, which a reward of texts alone does not judge."""
+        """The reward of each row for these boxes and labels; 0 if the reward judges texts alone."""
         if not reward.judges_boxes:
             return [0.0] * len(gt)
         if not reward.compares_labels:
             return reward.score_many(boxes, gt)
         return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
-    full = rewards_of(gt, [row.get("labels") for row in rows])
-    parsed_answers = [answer.parsed for answer in scored_answers]
-    rounded = rewards_of([parsed.boxes for parsed in parsed_answers], [parsed.labels for parsed in parsed_answers])
-    return [list(_losses(row, reward, scored_answers[k], full[k], rounded[k])) for k, row in enumerate(rows)]
+    full_rewards = rewards_of(gt, [row.get("labels") for row in rows])
+    read_back = [answer.parsed for answer in scored_answers]
+    rounded_rewards = rewards_of([parsed.boxes for parsed in read_back], [parsed.labels for parsed in read_back])
+    rewards_by_row = zip(rows, scored_answers, full_rewards, rounded_rewards, strict=True)
+    return [list(_losses(row, reward, scored, full, rounded)) for row, scored, full, rounded in rewards_by_row]
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """The rows without prompts and images, but with the sizes of the images, read from the headers.
 
-    A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
-    cannot be read. It takes `width` and `height` from the image where it has neither.
+    If the dataset has images, every row gets `image_size`, None without a readable image, and `image_error` if its
+    image cannot be read. A row with neither `width` nor `height` gets those of its image.
 
     Example:
         >>> from datasets import Dataset
@@ -478,6 +490,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
     for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
+            # The resized sizes are needed by some box formats only.
             if column in ("width", "height"):
                 yield f"{column} is missing"
         elif not is_size(value):
@@ -509,7 +522,10 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> Iterator[str]:
-    """Yield why the box format of a row, or the reward's own, cannot be used; without a reward only an unknown name."""
+    """Yield why the box format, the reward's own or else the row's, cannot be used.
+
+    Without a reward only an unknown name is wrong: a row may then have no box format.
+    """
     if row.get("box_format") is None and (reward is None or reward.box_format is None):
         if reward is not None:
             yield "box_format is missing"
@@ -544,20 +560,21 @@ def _losses(
     Args:
         row: the row.
         reward: that scores it.
-        scored: what the written answer earns.
-        full: what the boxes earn as they are.
-        rounded: what they earn after the rounding of their coordinates.
+        scored: the reward of the written answer, with what was read from it.
+        full: the reward of the boxes as they are, without being written.
+        rounded: the reward of the boxes as they were read back, with rounded coordinates, without the rest of the text.
     """
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
-        # Then nothing says which of them are lost.
+        # Which of them are lost cannot be told then.
         yield f"its {len(gt)} boxes written in {box_format.name} are read back as {len(read)} ({scored.parsed.status})"
         return
-    # Nothing is lost, or nothing is asked of boxes.
+    # A reward of texts alone loses nothing; 1 is the most that a reward of the package gives on an image with boxes.
     if not reward.judges_boxes or (len(gt) and scored.reward >= 1.0 - _TOLERANCE):
         return
     earnings = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
+    # fn: the number of reference boxes that the answer did not hit.
     if scored.fn:
         matched = {gt_index for _, gt_index in scored.matches}
         for index in sorted(set(range(len(gt))) - matched):
@@ -576,7 +593,13 @@ def _losses(
 
 
 def _why_lost(box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
-    """Why a box, (1, 4), is not the same once it is written in the box format and read again, which gives `read`."""
+    """The end of a sentence that says how a box is lost by being written in a box format and read back.
+
+    Args:
+        box: (1, 4), as the row has it.
+        read: (1, 4), as it was read back.
+        box_format: in which it was written.
+    """
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
     step = "cropping" if box_format.space.frame == "cropped" else "rounding"
     iou = pairwise_iou(read, box)[0, 0]
