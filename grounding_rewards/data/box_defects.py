@@ -74,6 +74,7 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
         return isinstance(box, list | tuple) and tuple(box) in PLACEHOLDERS
     if not _names_nothing(label):
         return False
+    # Up to 1: a box within the first pixel, such as [0, 0, 1, 1].
     encloses_nothing = not is_box(box) or max(box) <= 1 or reference_defect(box) == "no-area"
     return encloses_nothing or (size is not None and image_share(box, size) >= WHOLE_IMAGE)
 
@@ -113,6 +114,7 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
         [None, 'swapped-corners', 'partly-off-image', 'normalised-boxes']
     """
     defect = reference_defect(box, size)
+    # On a tiny image a box of at most a pixel may be a real one.
     if defect == "not-finite" or size is None or min(size) < _MIN_SIDE:
         return defect
     is_normalised = min(box) >= 0 and 0 < max(box) <= 1
@@ -196,19 +198,20 @@ def find_convention(
     """
     if not len(boxes):
         return None
-    # The index of the first box of each image, at which the boxes of an image begin.
+    # The index of the first box of each image: there its number differs from that before it.
     starts = np.flatnonzero(np.diff(image_numbers, prepend=-1))
     images = len(starts)
     fractions = boxes / np.tile(sizes, 2)
     is_turned = (boxes[:, 0] > boxes[:, 2]) | (boxes[:, 1] > boxes[:, 3])
     is_far_off = np.maximum(-fractions.min(axis=1), fractions.max(axis=1) - 1) > _FAR
-    # Whether an image has a box that is no box of xyxy.
+    # Whether an image has a box that cannot be xyxy in its pixels.
     is_misfit = np.logical_or.reduceat(is_turned | is_far_off, starts)
     misfits = int(is_misfit.sum())
     if misfits >= max(min_images, _MIN_SHARE * images):
         convention = _find_order(boxes, sizes, starts, is_misfit)
         if convention is not None:
             return convention
+        # They fit in no other order: they may be measured on an image of another size.
         words = f"The boxes of {misfits} of {images} images reach far over the edge"
         advice = f"{_WHOLE}, or if only some are drawn so"
     elif len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT:
@@ -225,7 +228,10 @@ def find_convention(
 def _find_order(
     boxes: Boxes, sizes: np.ndarray, starts: np.ndarray, is_misfit: np.ndarray
 ) -> MistakenConvention | None:
-    """The order in which the boxes of most misfitting images are on their images; None if nearly all fit in none.
+    """The convention of the order in which most misfitting images have all their boxes inside.
+
+    Returns:
+        None if even in the best order fewer than 95 % of the misfitting images fit.
 
     Args:
         boxes: as for :func:`find_convention`.
@@ -233,6 +239,7 @@ def _find_order(
         starts: (images,), the index of the first box of each image.
         is_misfit: (images,), whether the image has a box that does not fit as xyxy.
     """
+    # Any order beats a count of -1.
     best_order, best_fits, best_count = MISTAKEN_ORDERS[0], is_misfit, -1
     for order in MISTAKEN_ORDERS:
         is_inside = inside_image(order.to_xyxy(boxes) / np.tile(sizes, 2), _TOLERANCE)
@@ -265,7 +272,9 @@ class _Frame(NamedTuple):
 
 
 def _find_frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> _Frame | None:
-    """The smallest frame that has most boxes inside and some in each quarter; None if none has nearly all.
+    """The frame, such as 1000 x 1000 or the resized image, on which the boxes were measured; None if none fits.
+
+    It has boxes in each of its quarters, and more inside than any other frame, at least 95 %; of equals the smallest.
 
     Args:
         boxes: (n, 4).
@@ -274,6 +283,7 @@ def _find_frame(boxes: Boxes, sizes: np.ndarray, resized: np.ndarray | None) -> 
     """
     frames = []
     for side in FRAMES:
+        # Two are coordinate grids of box formats, and have their names.
         name = {100: "norm100", 1000: "norm1000"}.get(side, f"a frame of {side} x {side}")
         frames.append(_Frame(name, np.full_like(sizes, side), _SCALED.format(side, side)))
     if resized is not None and not np.isnan(resized).any():

@@ -30,6 +30,7 @@ STRATEGIES = ("union", "majority", "any-of", "ignore")
 
 # Label and phrase: boxes are compared only where both are the same.
 _Kind = tuple[str, str | None]
+# A box, with its label and phrase.
 _Drawn = tuple[list[float], _Kind]
 
 
@@ -130,20 +131,21 @@ def check_readers(image: AnnotatedImage) -> None:
     Example:
         >>> check_readers(AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",), read_by=("R1", "R2")))
     """
-    n = len(image.boxes)
+    box_count = len(image.boxes)
     for name in ("labels", "phrases", "readers"):
         values = getattr(image, name)
         # A dataset may have no phrases and no readers, but every box has a label.
-        if len(values) != n and (values or name == "labels"):
+        if len(values) != box_count and (values or name == "labels"):
             raise ValueError(
-                f"Expected one of `{name}` per box on image {image.id}, got {len(values)} for {n} boxes. "
+                f"Expected one of `{name}` per box on image {image.id}, got {len(values)} for {box_count} boxes. "
                 "Give one for each box, in their order."
             )
-    if n and len(image.read_by) > 1 and not image.readers:
+    if box_count and len(image.read_by) > 1 and not image.readers:
         raise ValueError(
             f"Expected who drew each box in `readers` on image {image.id}, got none although {len(image.read_by)} "
             "people read it. Name one of them for each box."
         )
+    # An empty `read_by` says nothing of who read the image, and excludes nobody.
     unknown = sorted(set(image.readers) - set(image.read_by)) if image.read_by else []
     if unknown:
         raise ValueError(
@@ -172,14 +174,17 @@ def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], l
         ([1], [3])
     """
     iou = pairwise_iou(boxes, boxes)
+    # The indices of the boxes that are neither kept nor taken along.
     free = list(range(len(boxes)))
     agreed = []
     while free:
         companions = {i: _closest_of_others(i, free, iou, readers, boxes) for i in free}
         # Exact sums, so that the order of the boxes cannot change their last bits.
         overlaps = {i: fsum(iou[i, companions[i]]) for i in free}
+        # Most readers first, then most overlap; then anything that the order of the boxes does not change.
         best = min(free, key=lambda i: (-len(companions[i]), -overlaps[i], tuple(boxes[i]), readers[i]))
         if not companions[best]:
+            # No two readers agree on any of the boxes that are left.
             break
         agreed.append(best)
         free = [i for i in free if i != best and i not in companions[best]]
@@ -187,15 +192,16 @@ def agreed_boxes(boxes: Array, readers: NDArray[np.int64]) -> tuple[list[int], l
 
 
 def _closest_of_others(i: int, free: list[int], iou: Array, readers: NDArray[np.int64], boxes: Array) -> list[int]:
-    """For every other reader who agrees with box i, the free box of that reader that overlaps it most.
+    """The index of one box of every other reader who agrees with box i: the one that overlaps it most.
 
     Args:
         i: index of the box.
-        free: indices of the boxes among which they are.
+        free: indices of the boxes among which to choose.
         iou: of every pair of boxes, ``(n, n)``.
         readers: ``(n,)``: who drew each box.
         boxes: ``(n, 4)``; of boxes that overlap equally the first by its coordinates is taken.
     """
+    # By reader: minus the IoU, the coordinates and the index of the best box so far, which is the least by these.
     closest: dict[int, tuple[float, tuple[float, ...], int]] = {}
     for j in free:
         if readers[j] != readers[i] and iou[i, j] >= _AGREEMENT:
@@ -208,6 +214,7 @@ def _mean_f1(reader_set: list[_Drawn], other_sets: list[list[_Drawn]]) -> float:
     """Mean F1 of one reader's boxes with those of each other reader; 1 with a reader where both drew nothing."""
     scores = []
     for other_set in other_sets:
+        # Boxes are matched within one label and phrase only.
         hits = 0
         for kind in {kind for _, kind in reader_set} & {kind for _, kind in other_set}:
             boxes = [box for box, box_kind in reader_set if box_kind == kind]
