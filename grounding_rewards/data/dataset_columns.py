@@ -115,7 +115,7 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     label_lists = [*columns.get("labels", ())]
     for lists_of_readers in filter(is_list, columns.get("reader_labels", ())):
         label_lists += lists_of_readers
-    # What is no list of labels, and no label, is left to the checks.
+    # Values that are no lists, and members that are no texts, are passed over here: the checks name them.
     labels = chain.from_iterable(filter(is_list, label_lists))
     all_labels = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
 
@@ -125,6 +125,7 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
         if stated_prompt is not None:
             return None if prompt_problem(stated_prompt) else conversation(stated_prompt)
         findings = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else all_labels
+        # An empty list of findings cannot be asked for.
         if not findings or (box_format is None and "box_format" not in columns):
             raise ValueError(
                 "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
@@ -185,18 +186,19 @@ class ExtraColumns:
 
 
 def _type_of(values: Sequence[Any]) -> DataType:
-    """The arrow type that holds all values: text, for JSON, where no other does, and for lists and objects."""
+    """The arrow type of a column with these values; text, for JSON, if they are lists, objects or mixed."""
     import pyarrow as pa
 
     try:
         arrow_type = pa.array(values).type
+    # The values have several types, or a number is too large.
     except (ValueError, TypeError, OverflowError):
         return pa.string()
     return pa.string() if pa.types.is_nested(arrow_type) else arrow_type
 
 
 def _as_type(value: Any, arrow_type: DataType) -> Any:
-    """The value as a column of this type takes it: as JSON where the column is text and the value is not."""
+    """The value as a column of this type takes it: a value that is no text becomes JSON in a column of texts."""
     from pyarrow.types import is_string
 
     if value is None or isinstance(value, str) or not is_string(arrow_type):
@@ -205,9 +207,9 @@ def _as_type(value: Any, arrow_type: DataType) -> Any:
 
 
 def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The rows of a dataset without images, with the column `image_path` where its images are files.
+    """The rows of a dataset without images and prompts, which take most of the memory.
 
-    Of a prompt its words stay, in the column `asked`.
+    A row has the words of its prompt as `asked`, and if its image is a file the path of it as `image_path`.
 
     Example:
         >>> from datasets import Dataset
@@ -220,7 +222,7 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     if "prompt" in dataset.column_names:
         for row, prompt_row in zip(rows, dataset.select_columns("prompt").to_list(), strict=True):
             if prompt_problem(prompt_row["prompt"]) is None and prompt_row["prompt"] is not None:
-                # Many images are asked in the same words.
+                # Many images are asked in the same words: equal texts are kept in memory once.
                 row["asked"] = sys.intern(prompt_words(prompt_row["prompt"]))
     if isinstance(dataset.features.get("image"), Image):
         for row, image in zip(rows, stored_images(dataset), strict=True):

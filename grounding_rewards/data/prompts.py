@@ -83,8 +83,8 @@ def task_prompt(
 ) -> list[dict[str, Any]]:
     """The conversational prompt of a task, which states the format of the answer.
 
-    A model that copies the prompt earns nothing: its example holds placeholders, not numbers. A family that was trained
-    on one way to ask, such as PaliGemma on `detect mass ; nodule`, is asked so, whatever the wording.
+    A model that copies the prompt earns nothing: its example holds placeholders, not numbers. A family of models that
+    was trained on one way to ask, such as PaliGemma on `detect mass ; nodule`, is asked so, whatever `wording` is.
 
     Args:
         task: one of `TASKS`.
@@ -197,10 +197,12 @@ def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, An
             if isinstance(part, str):
                 parts.append({"type": "text", "text": part})
             else:
+                # `datasets` gives every part all keys, None where it has none, and an image may have others.
                 parts.append({name: part[name] for name in ("type", "text") if part.get(name) is not None})
             has_image = has_image or parts[-1]["type"] == "image"
         turns.append({"role": message["role"], "content": parts})
     if not has_image:
+        # The image belongs to the first turn of the user, or to the first of all if no turn is the user's.
         user_turns = [turn for turn in turns if turn["role"] == "user"]
         (user_turns or turns)[0]["content"].insert(0, {"type": "image"})
     return turns
@@ -277,21 +279,27 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
 
 
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
-    """An answer with one box, with four words in place of its numbers.
+    """An answer with one box, in the layout of a box format, with four words in place of its numbers.
+
+    Args:
+        fmt: the box format.
+        values: words for the four numbers, in the order in which the format writes them.
 
     Example:
         >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
         '<locy1><locx1><locy2><locx2> finding'
     """
     layout = fmt.layout
-    # Without widths such as {0:0>4}, which are for numbers.
+    # A slot of the layout is {0} to {3}, or {0:0>4} with a width that is for numbers: each becomes its word.
     box = re.sub(r"\{(\d)[^}]*\}", lambda slot: values[int(slot[1])], layout.box)
+    # Formats with keys are JSON, in which a text has quotes.
     label = '"finding"' if fmt.syntax.keyed else "finding"
     return layout.answer.format(items=layout.item.format(key=fmt.keys[0], label=label, boxes=box))
 
 
 def _coordinates(fmt: BoxFormat) -> str:
     """One sentence that says what the numbers of a box format mean."""
+    # The number of cells along a side, for formats that name two cells instead of four coordinates; else 0.
     cells = fmt.syntax.patches
     if cells:
         return (
@@ -359,15 +367,18 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
         ['the prompt asks for the order xywh, qwen3-vl has xyxy']
     """
     layout = box_format.layout
-    # By what a prompt may ask for, that of the box format.
+    # What the box format has, by the kinds of claims that `prompts.toml` knows.
     traits = {"order": box_format.order, "space": box_format.space.name, "syntax": layout.item, "answer": "boxes"}
+    # The claims that are found in the prompt; each has a `kind`, the `legal` values that agree with it, and what it
+    # `says` in words.
     claims_by_trait: dict[str, list[Mapping[str, Any]]] = {}
     for claim in _TABLES["claims"]:
         if re.search(claim["pattern"].replace("{zero_to}", _ZERO_TO), prompt, re.IGNORECASE):
             claims_by_trait.setdefault(claim["kind"], []).append(claim)
     for trait, claims in claims_by_trait.items():
+        # One of several claims about a trait is enough, as a prompt may explain one by the other.
         legal_values = chain.from_iterable(claim["legal"] for claim in claims)
-        # A syntax fits if its mark is a part of the layout, anything else if it is the whole name.
+        # Legal values of a syntax are marks, which are parts of the layout; other legal values are whole names.
         own_values = layout.item + layout.box if trait == "syntax" else [traits[trait]]
         if not any(value in own_values for value in legal_values):
             claimed_words = " or ".join(claim["says"] for claim in claims)
@@ -398,11 +409,13 @@ def told_box(
     if len(matches) < 4 or not boxes:
         return ""
     numbers = np.array([float(match[0]) for match in matches])
-    # One step of the last digit, which may be rounded either way.
+    # One unit of the last digit of each number, which may be rounded or cut off. `match[1]` holds the decimals.
     steps = np.array([1.0 if match[1] is None else 10.0 ** -len(match[1]) for match in matches])
+    # Every four numbers that follow each other.
     four_numbers = np.lib.stride_tricks.sliding_window_view(numbers, 4)
     four_steps = np.lib.stride_tricks.sliding_window_view(steps, 4)
     fractions = as_box_array(boxes) / np.array([*size, *size])
+    # Width and height of the image in each unit in which its boxes may be told.
     frames = [size, *((unit, unit) for unit in _UNITS)]
     if resized is not None:
         frames.append(resized)
@@ -411,7 +424,7 @@ def told_box(
         is_exact = (four_steps <= 0.02 * max(frame)).all(axis=1)
         for order in ORDERS:
             written_boxes = from_xyxy(fractions * np.array([*frame, *frame]), order)
-            # Of each four numbers and each box, whether all four are at most a step apart.
+            # Of each four numbers and each box, whether all four are at most a step apart, up to float error.
             is_near = np.all(np.abs(four_numbers[:, None] - written_boxes) <= 1.001 * four_steps[:, None], axis=2)
             starts = np.flatnonzero(is_exact & np.any(is_near, axis=1))
             if len(starts):
@@ -420,7 +433,9 @@ def told_box(
 
 
 def told_nothing(prompt: str) -> str:
-    """The first sentence of a prompt that says, without a condition, that there is nothing to find, or an empty text.
+    """The first sentence of a prompt that says that there is nothing to find; an empty text if none does.
+
+    A sentence with a condition, such as "If there is no finding, say so", tells nothing of the image.
 
     Example:
         >>> told_nothing("This image is normal. Find all boxes."), told_nothing("If there is no finding, say so.")
@@ -428,10 +443,11 @@ def told_nothing(prompt: str) -> str:
         >>> told_nothing("Report: The lungs are clear.")
         'The lungs are clear'
     """
+    # Most prompts have no word of denial, and are not looked at closely.
     if not _DENIAL.search(prompt):
         return ""
     for sentence in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt):
-        # Without the name of a report's part.
+        # Without a heading of a report, such as "Findings:".
         sentence = re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", sentence.strip(), flags=re.IGNORECASE)
         if _DENIAL.search(sentence) and not _CONDITION.search(sentence) and states_nothing(f"{sentence}."):
             return sentence

@@ -229,11 +229,12 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
     own_splits = [row.get("split") for row in rows]
     patient_splits = splits_of_patients(zip(patients, own_splits, strict=True))
     unknown_patients = patients.count(None)
-    # An image without a patient counts as a patient of its own.
+    # The source's own splits count if they hold images out. An image without a patient counts as a patient of its own.
     patient_count = len({*patients} - {None}) + unknown_patients
     rule = split_rule({split for split in own_splits if split is not None}, patient_count)
     splits = []
     for row, own_split, patient in zip(rows, own_splits, patients, strict=True):
+        # An image without a split goes where its patient has other images; the first split, if these are in several.
         patient_split = patient_splits[patient][0] if patient in patient_splits else None
         splits.append(image_split(own_split, patient or row.get("id", "-"), patient_split, rule))
     if not rule.keeps_splits:
@@ -252,13 +253,13 @@ def splits_of_rows(rows: Sequence[Mapping[str, Any]], name: str) -> Assigned:
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:
-    """Say how images are drawn: in which shares, and how many name no patient, and so are drawn by themselves.
+    """A sentence that says in which shares images are drawn into splits, and another if images name no patient.
 
     Args:
         name: of the source.
         shares: of the splits.
         images: how many there are.
-        alone: how many of these name no patient.
+        alone: how many of these name no patient, so that each is drawn by itself.
 
     Example:
         >>> print(drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50))  # doctest: +NORMALIZE_WHITESPACE
@@ -353,10 +354,11 @@ def patient_in_name(file: str) -> str | None:
 
 
 def patients_in_names(files: Sequence[str]) -> dict[str, str]:
-    """The patient of each file as all names suggest: a folder for each, or `00032-1.png` beside `00032-2.png`.
+    """The patient of each file, guessed from all names: a folder for each, or `00032-1.png` beside `00032-2.png`.
 
-    It is a guess, so that the caller has to report it: all names have the form, there are at least `FEWEST_PATIENTS`
-    groups, one of them has several images, and none has more than a tenth of them.
+    Files are grouped by their folder, or else by the part of the name that several share. The groups count as patients
+    if every file has one, there are at least `FEWEST_PATIENTS` groups, one of them has several files, and none has more
+    than a tenth of all. The caller has to report the guess.
 
     Args:
         files: of images whose patients nothing else tells.
@@ -372,6 +374,7 @@ def patients_in_names(files: Sequence[str]) -> dict[str, str]:
     for group_of in (_patient_folder, _numbered_patient):
         groups = {file: group_of(_ROBOFLOW.sub("", file)) for file in files}
         group_sizes = Counter(groups.values())
+        # None: a name that doesn't have this form.
         if None in group_sizes or len(group_sizes) < FEWEST_PATIENTS:
             continue
         if 1 < max(group_sizes.values()) <= _LARGEST_PATIENT * len(groups):
@@ -404,10 +407,9 @@ def patients_of_rows(rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
     patients = [patient_of_row(row) for row in rows]
     # A file that is no text is left to the checks.
     files = [row["file"] if isinstance(row.get("file"), str) else None for row in rows]
-    unowned_files = [
-        file for file, patient in zip(files, patients, strict=True) if patient is None and file is not None
-    ]
-    patients_by_file = patients_in_names(unowned_files)
+    # Only of files that name no patient themselves, all names together may suggest some.
+    nameless = [file for file, patient in zip(files, patients, strict=True) if patient is None and file is not None]
+    patients_by_file = patients_in_names(nameless)
     return [patient or patients_by_file.get(file or "") for file, patient in zip(files, patients, strict=True)]
 
 
