@@ -26,7 +26,7 @@ _BATCH = 256
 
 
 def check_negatives(context: Context) -> Iterator[Defect]:
-    """Find datasets without negative images, and datasets with hardly any positive ones."""
+    """Find datasets without negative images (images without a box), and those of hardly anything else."""
     images = len(context.rows)
     negatives = context.box_counts.count(0)
     if images >= _MIN_IMAGES and not 0 < negatives <= _MAX_NEGATIVES * images:
@@ -40,6 +40,7 @@ def check_prompts(context: Context) -> Iterator[Defect]:
     formats = [context.model.format_of(row) for row in context.rows]
     counts = Counter(box_format.name for box_format in formats if box_format is not None).most_common()
     if len(counts) > 1:
+        # `most_common` puts the format of most rows first; the rows of the other formats are counted.
         _, commonest_count = counts[0]
         summary = f"{', '.join(f'{name}: {count} rows' for name, count in counts)}."
         defect = context.defect("box-format", count=len(context.rows) - commonest_count, found=summary)
@@ -77,6 +78,8 @@ def _prompt_problems(context: Context) -> Iterator[Problem]:
 def _leaked_answer(row: ImageRow, boxes: list[Any], count: int) -> str | None:
     """How the prompt of a row tells the answer, in words; None if it does not.
 
+    It may state a box, begin the assistant's answer, or say of an image without boxes that nothing is there.
+
     Args:
         row: with a prompt.
         boxes: its boxes without a defect.
@@ -92,6 +95,7 @@ def _leaked_answer(row: ImageRow, boxes: list[Any], count: int) -> str | None:
     # A trainer lets the model go on behind the assistant's words.
     if isinstance(last_message, Mapping) and last_message.get("role") == "assistant":
         beginning = " ".join(texts(last_message))
+        # A word or two, such as "Answer:", tell nothing.
         if len(beginning.split()) > _MAX_BEGUN:
             return f"the prompt ends with an answer of the assistant: {beginning!r:.80}"
     denial = "" if count else told_nothing(prompt)
@@ -107,7 +111,7 @@ def _contradictions(prompt: str, box_format: BoxFormat) -> tuple[str, ...]:
 def check_gold(context: Context) -> Iterator[Defect]:
     """Find right answers that are too long or earn less than the full reward, among rows without another problem.
 
-    The tokens of the longest are kept in the context.
+    The number of tokens of the longest answer is kept in `context.longest_gold`.
     """
     model, table = context.model, context.table
     places_with_defects = zip(table.places, table.defects, strict=True)
@@ -118,7 +122,7 @@ def check_gold(context: Context) -> Iterator[Defect]:
         is_sound = row.key not in bad_keys and row.trusted_size is not None
         if box_format is not None and is_sound and not any(row_problems(row.columns, parts=["labels"])):
             answers_by_format[box_format] += [(row, drawing) for drawing in row.answers]
-    # By the key of the row, which counts once, not once for each reader.
+    # By the key of the row: a row with several readers has several right answers, and counts once.
     length_problems: dict[tuple[str, int], Problem] = {}
     reward_problems: dict[tuple[str, int], Problem] = {}
     for box_format, answers in answers_by_format.items():
@@ -140,7 +144,13 @@ def check_gold(context: Context) -> Iterator[Defect]:
 
 
 def _gold_row(row: ImageRow, drawing: Drawing, seen_size: tuple[float, float]) -> dict[str, Any]:
-    """The columns that a right answer with these boxes is written and scored from; `seen_size` is the model's."""
+    """The columns from which a right answer is written and scored.
+
+    Args:
+        row: of the image.
+        drawing: the boxes of the answer, with their labels.
+        seen_size: width and height at which the model sees the image.
+    """
     width, height = row.size or (None, None)
     return {
         "boxes": [list(box) for box in drawing.boxes],

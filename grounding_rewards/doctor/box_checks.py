@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -128,15 +128,15 @@ def check_pairs(context: Context) -> Iterator[Defect]:
             overlapping_pairs, has_several = same_label_pairs(drawing)
             problems_of_image = []
             repeated_boxes: set[int] = set()
-            for pair in overlapping_pairs:
-                label = drawing.label(pair.first)
+            for first, second, iou in overlapping_pairs:
+                label = drawing.label(first)
                 label_words = "" if label is None else f", {label!r:.60}"
-                words = f"{drawing.prefix}boxes {pair.first} and {pair.second}{label_words}, IoU {pair.iou:.3f}"
-                if pair.iou <= _SAME_BOX:
+                words = f"{drawing.prefix}boxes {first} and {second}{label_words}, IoU {iou:.3f}"
+                if iou <= _SAME_BOX:
                     problems_of_image.append(Problem("unmerged-readers", row, words))
                 # The third of three equal boxes makes two pairs, and is reported once.
-                elif pair.second not in repeated_boxes:
-                    repeated_boxes.add(pair.second)
+                elif second not in repeated_boxes:
+                    repeated_boxes.add(second)
                     duplicate_problems.append(Problem("duplicate-boxes", row, words))
             # A drawing with a name is of one reader, whose own overlaps show no other reader.
             if has_several and not drawing.name:
@@ -154,22 +154,15 @@ def check_pairs(context: Context) -> Iterator[Defect]:
     yield from context.collect(problem for problem in duplicate_problems if problem.row.split not in unmerged_splits)
 
 
-class _Pair(NamedTuple):
-    """Two boxes of a drawing, the one with the lower index first, and their IoU."""
-
-    first: int
-    second: int
-    iou: float
-
-
-def same_label_pairs(drawing: Drawing) -> tuple[list[_Pair], bool]:
+def same_label_pairs(drawing: Drawing) -> tuple[list[tuple[int, int, float]], bool]:
     """Find pairs of boxes of one label that overlap as two drawings of one finding do.
 
     Returns:
-        The overlapping pairs; and whether any label has several boxes, which need not overlap.
+        For each overlapping pair the indices of both boxes, the lower first, and their IoU; and whether any label has
+        several boxes, which need not overlap.
 
     >>> same_label_pairs(Drawing("", [[0, 0, 50, 50], [0, 0, 50, 40], [80, 0, 90, 9]], ["mass", "mass", "cyst"]))
-    ([_Pair(first=0, second=1, iou=0.8)], True)
+    ([(0, 1, 0.8)], True)
     """
     # Boxes with a defect have no overlap to speak of.
     sound_indices = [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
@@ -183,7 +176,7 @@ def same_label_pairs(drawing: Drawing) -> tuple[list[_Pair], bool]:
     pairs = []
     for i, j in np.argwhere(iou >= _SAME_FINDING).tolist():
         if labels[i] == labels[j]:
-            pairs.append(_Pair(sound_indices[i], sound_indices[j], float(iou[i, j])))
+            pairs.append((sound_indices[i], sound_indices[j], float(iou[i, j])))
     return pairs, True
 
 

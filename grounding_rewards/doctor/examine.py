@@ -69,7 +69,7 @@ class Metrics:
 
     @classmethod
     def of(cls, context: Context) -> Metrics:
-        """The counts of a dataset."""
+        """Count the images, boxes and labels of a dataset, and where boxes lie and how large they are."""
         table = context.table
         metrics = cls(context.images, labels=context.labels, longest_gold=context.longest_gold)
         metrics.negatives = context.box_counts.count(0)
@@ -82,6 +82,7 @@ class Metrics:
         sides = fractions[:, 2:] - fractions[:, :2]
         labels = np.array([str(table.places[index].label) for index in np.flatnonzero(is_sound)], dtype=np.str_)
         frequent_labels = [label for label, _ in metrics.labels.most_common(_MAX_MAPS)]
+        # None stands for all boxes.
         for label in (None, *frequent_labels):
             selection = np.full(len(labels), True) if label is None else labels == label
             if selection.any():
@@ -96,6 +97,7 @@ class Metrics:
             "negatives": self.negatives,
             "boxes": self.boxes,
             "labels": dict(self.labels.most_common()),
+            # 0 means that tokens are not counted: null in JSON.
             "longest_gold_answer_tokens": self.longest_gold or None,
         }
 
@@ -145,12 +147,14 @@ class Checkup:
         }
 
     def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a line for each row of each defect; a defect of no row has an empty number."""
+        """A ``pandas.DataFrame`` with a line for each row of each defect, and one for a defect that no row shows."""
         import pandas
 
         lines = []
         for defect in self.defects:
+            # A defect of the whole dataset has no row: its line says what was found, without split, number and id.
             for fault in defect.rows or (Fault(None, defect.found),):
+                # The number is -1 where there is no row.
                 split, number, row_id = fault.place
                 lines.append((defect.name, split, str(number) if number >= 0 else "", row_id, fault.detail))
         return pandas.DataFrame(lines, columns=["check", "split", "row", "id", "detail"])
@@ -178,7 +182,7 @@ def examine(
         names: whether ids, patients and files are named; else rows have their numbers alone, and of what is wrong with
             them only what is said of boxes and labels stands.
         processes: how many decode images.
-        track: takes the rows and their number, and yields the rows, for a progress bar.
+        track: takes the rows and how many there are, and yields the same rows, for a progress bar.
 
     Returns:
         A :class:`Checkup`. Nothing in a row makes it raise.
@@ -209,6 +213,7 @@ def examine(
     with np.errstate(all="ignore"):
         for check in ALL_CHECKS:
             defects += check(context)
+        # The worst first; among equals in the order of reports.
         order = list(CHECKS)
         defects.sort(key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)))
         metrics = Metrics.of(context)
@@ -216,6 +221,7 @@ def examine(
     unchecked, assumptions = _unchecked(context), _assumptions(context)
     if not thumbnails:
         return Checkup(source.name, tuple(defects), unchecked, assumptions, metrics)
+    # The page shows the contact sheet and the examples of every defect.
     shown_rows = [row for row, _ in sheet]
     for defect in defects:
         shown_rows += [fault.row for fault in defect.examples if fault.row is not None]
@@ -240,7 +246,7 @@ def contact_sheet(context: Context) -> list[tuple[ImageRow, str]]:
         rows_by_split.setdefault(row.split, []).append(row)
     rng = random.Random(0)
     drawn_per_split = min(_MAX_RANDOM_OF_SPLIT, _MAX_RANDOM // max(1, len(rows_by_split)))
-    # By the key of the row, so that no image is shown twice.
+    # The row and why it is shown, by the key of the row, so that no image is shown twice.
     sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
     for rows in rows_by_split.values():
         for row in rng.sample(rows, min(drawn_per_split, len(rows))):
@@ -248,16 +254,19 @@ def contact_sheet(context: Context) -> list[tuple[ImageRow, str]]:
     table = context.table
     indices = np.flatnonzero(table.is_sound & table.is_answer)
     sides = table.fractions[indices, 2:] - table.fractions[indices, :2]
+    # By the area of the box, a fraction of the image: the smallest first.
     ascending_indices = indices[np.argsort(sides.prod(axis=1))].tolist()
     rows_by_area = [table.places[index].row for index in ascending_indices]
     crowded_rows = np.argsort([-count for count in context.box_counts], kind="stable")[:SHEET].tolist()
     rarest_places = sorted(context.labelled_places(), key=lambda place: context.labels[place.label])
     rows_by_reason = {
+        # From the end backwards.
         "largest box": rows_by_area[: -SHEET - 1 : -1],
         "smallest box": rows_by_area[:SHEET],
         "most boxes": [context.rows[number] for number in crowded_rows if context.box_counts[number]],
         "rarest label": [place.row for place in rarest_places[:SHEET]],
     }
+    # One row for each reason in each turn; a row that is shown already keeps its first reason.
     for turn in range(SHEET):
         for reason, rows in rows_by_reason.items():
             if turn < len(rows) and len(sheet) < SHEET:
@@ -282,7 +291,7 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
 
 def _unchecked(context: Context) -> dict[str, str]:
     """The reason for each check that could not be made, by its name."""
-    # By what is missing, which some checks need.
+    # By a need of checks, such as `splits`, that this dataset or model does not meet: why.
     reasons: dict[str, str] = {}
     if len(context.images) < 2:
         reasons["splits"] = "there is one split only"

@@ -76,7 +76,10 @@ def _read_header(image: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Im
 
 
 def with_pixel_facts(encoded: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
-    """The facts from the header of an image, with those from its pixels: why they cannot be decoded, or how they look.
+    """The facts from the header of an image, with one from its pixels.
+
+    That is why they cannot be decoded (`problem`), or that they show nothing (`blank`), or else what they look like
+    (`signature`, for finding copies).
 
     Args:
         encoded: the image, `{"bytes": ..., "path": ...}`; a DICOM file has no bytes.
@@ -86,7 +89,8 @@ def with_pixel_facts(encoded: Mapping[str, Any], facts: ImageFacts) -> ImageFact
         image = open_image(encoded)
     except ValueError as error:
         return facts._replace(problem=" ".join(str(error).split()))
-    # The number of pixels up to each grey.
+    # The number of pixels up to each grey, from which the greys below which 1 % and 99 % of the pixels lie are found:
+    # a few letters or a thin frame do not make an image of one grey show anything.
     counts = np.cumsum(image.convert("L").histogram())
     low, high = np.searchsorted(counts, (0.01 * counts[-1], 0.99 * counts[-1])).tolist()
     if high - low < _MIN_GREYS:
@@ -97,6 +101,7 @@ def with_pixel_facts(encoded: Mapping[str, Any], facts: ImageFacts) -> ImageFact
 def check_images(context: Context) -> Iterator[Defect]:
     """Find unfinished folders, rows and images that cannot be read, and sizes of another shape than the image."""
     if context.source.unfinished:
+        # One folder, and in words why it is not finished.
         yield context.defect("unfinished-folder", count=1, found=context.source.unfinished)
     yield from context.collect(context.damaged)
     yield from context.collect(chain.from_iterable(map(_image_problems, context.rows)))
@@ -112,6 +117,7 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         yield Problem("missing-image", row, f"image: {facts.fault or 'none'}")
     if facts.burned_in:
         yield Problem("burned-in", row, "BurnedInAnnotation is YES")
+    # An image that cannot be decoded has no greys to judge.
     if facts.problem:
         yield Problem("broken-image", row, facts.problem)
     elif facts.blank:
@@ -122,5 +128,6 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         return
     if facts.size is not None and not has_shape(facts.size, size):
         sizes = f"width {size[0]:g}, height {size[1]:g}; the image is {facts.size[0]} x {facts.size[1]}"
-        name = "exchanged-size" if has_shape(facts.size, size[::-1]) else "image-size"
-        yield Problem(name, row, sizes)
+        # With width and height exchanged the shape may be right.
+        check = "exchanged-size" if has_shape(facts.size, size[::-1]) else "image-size"
+        yield Problem(check, row, sizes)

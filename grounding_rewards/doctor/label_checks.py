@@ -46,6 +46,7 @@ def _label_problems(context: Context) -> Iterator[Problem]:
             yield Problem("label-count", row, "; ".join(problems))
     table = context.table
     for place, defect in zip(table.places, table.defects, strict=True):
+        # A box that stands for "no finding" needs no label; a box beyond the list of labels is counted above.
         has_label = place.number < len(place.drawing.labels) and defect != "negative-placeholder"
         if has_label and (is_blank(place.label) or is_null_label(place.label)):
             yield place.problem("blank-label", f"has the label {place.label!r:.40}")
@@ -79,7 +80,7 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
         case, spacing or plural ('Effusion', 'effusion')
         spelling ('cardiomegaly', 'cardiomegally')
     """
-    # The most frequent labels come first, and so do the keys of the dictionary.
+    # By their common spelling. The most frequent labels come first, and so do the keys of the dictionary.
     labels_by_key: dict[str, list[str]] = {}
     for label in sorted(counts, key=lambda label: -counts[label]):
         if not is_blank(label) and not is_null_label(label):
@@ -87,6 +88,7 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
     groups = [
         Variants(tuple(labels), "case, spacing or plural") for labels in labels_by_key.values() if len(labels) > 1
     ]
+    # Each spelling is compared with all more frequent ones, of which it may be a slip.
     keys = list(labels_by_key) if len(labels_by_key) <= _MAX_LABELS else []
     misspelt_keys = set()
     for number, rare_key in enumerate(keys):
@@ -95,6 +97,7 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
                 misspelt_keys.add(rare_key)
                 groups.append(Variants((labels_by_key[common_key][0], labels_by_key[rare_key][0]), "spelling"))
                 break
+    # By the name that the vocabulary has for them.
     labels_by_name: dict[str, list[str]] = {}
     for key, labels in labels_by_key.items():
         name = _vocabulary_name(key)
@@ -117,6 +120,7 @@ def spelling_key(label: str) -> str:
 
 def _singular(word: str) -> str:
     """An English word without the ending of its plural, if it has one."""
+    # A short word keeps its letters but for the s ("dies", "die"), and one of three letters that too ("gas").
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes")):
@@ -158,7 +162,9 @@ def is_slip(label: str, second_label: str) -> bool:
     if min(len(word), len(second_word)) < _MIN_LETTERS or not (word + second_word).isalpha():
         return False
     for prefixes in _OPPOSITES:
+        # The words have one of the two prefixes each: they mean opposite things.
         if all(word.startswith(prefix) or second_word.startswith(prefix) for prefix in prefixes):
             return False
+    # Two exchanged letters leave the same letters; one other letter leaves the words similar.
     is_exchanged = sorted(word) == sorted(second_word)
     return is_exchanged or SequenceMatcher(None, word, second_word).ratio() >= _SAME_WORD

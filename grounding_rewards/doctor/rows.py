@@ -311,6 +311,7 @@ def texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, Mapping):
+        # A message has `content`, or `value` as in ShareGPT; a part of its content has `text`.
         yield from texts(content.get("content") or content.get("text") or content.get("value"))
     elif isinstance(content, list | tuple):
         for part in content:
@@ -319,15 +320,15 @@ def texts(content: Any) -> Iterator[str]:
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     """The rows of a folder with `annotations.jsonl`."""
-    # The columns of each line, and why it cannot be read, or an empty text.
+    # For each line its columns, and why it cannot be read; an empty text if it can.
     lines: list[tuple[dict[str, Any], str]] = []
     for line_number, content, object_problem in json_lines(root / ANNOTATIONS):
         columns = {} if object_problem else image_row(content)
-        # Checks find the faults of boxes, sizes, images and prompts.
+        # Columns that have to be words and are not. Faults of boxes, sizes, images and prompts are left to the checks.
         faults = [f"expected {expected}, got {value!r:.80}" for expected, value in word_faults(columns)]
         lines.append((columns, f"line {line_number} is {object_problem}" if object_problem else "; ".join(faults)))
     assigned = splits_of_rows([columns for columns, _ in lines], str(root))
-    # Images that training draws into splits come from one source, and are examined together.
+    # If training draws the splits itself, the dataset has none yet: all images are examined as one, called `train`.
     line_splits = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
     wanted_splits = choose_splits(splits, line_splits, str(root))
 
@@ -357,12 +358,14 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
     all_parts = dataset_parts(name, splits, streaming=True)
     parts = {split: all_parts[split] for split in choose_splits(splits, all_parts, name)}
     for split, part in parts.items():
+        # A dataset that is streamed from the hub may know neither its columns nor their types beforehand.
         if part.column_names is not None and "boxes" not in part.column_names:
             raise ValueError(
                 f"Expected the columns prompt, image, boxes, labels, width and height in {name}, split {split}, got "
                 f"{', '.join(part.column_names)}. Bring it to these columns with `grounding-rewards prepare`."
             )
         if part.features is not None and isinstance(part.features.get("image"), Image):
+            # Stored images are passed on as bytes or paths: checks decode them, and report those that fail.
             parts[split] = part.cast_column("image", Image(decode=False))
     is_streamed = any(isinstance(part, IterableDataset) for part in parts.values())
     total = None if is_streamed else sum(part.num_rows for part in parts.values())

@@ -33,6 +33,7 @@ def check_labels_of_training(context: Context) -> Iterator[Defect]:
     for place in context.labelled_places():
         rows_by_label[place.label][place.row.split].add(place.row.number)
     has_train = any(TRAIN in rows_by_split for rows_by_split in rows_by_label.values())
+    # Phrases that occur once are missing from training by chance.
     are_phrases = len(rows_by_label) * _MIN_BOXES_PER_LABEL > context.labels.total()
     if not has_train or are_phrases:
         return
@@ -53,24 +54,30 @@ def check_repeats(context: Context) -> Iterator[Defect]:
 
 
 def _repeated_images(context: Context) -> Iterator[Problem]:
-    """Yield rows whose file or id an earlier row has, in another split or with the same question."""
-    # By a kind of key, `image` or `id`, and its value: the first row that has it.
+    """Yield rows whose file or id an earlier row has, in another split or with the same question.
+
+    Several rows of a split may show one image and ask different things.
+    """
+    # By `image` and the hash of the file, or `id` and the id: the first row that has it.
     first_rows: dict[tuple[str, Any], ImageRow] = {}
-    # By these, the split and the question: likewise. Several questions about an image are several rows.
+    # The first row that also has this split and this prompt.
     first_askers: dict[tuple[str, Any, str, str | None], ImageRow] = {}
     for row in context.rows:
         digest = row.facts.digest if row.facts else None
+        # `-` is no id: the row has neither an id nor a file.
         for kind, value in (("image", digest), ("id", None if row.id == "-" else row.id)):
             if value is None:
                 continue
             first_row = first_rows.setdefault((kind, value), row)
             first_asker = first_askers.setdefault((kind, value, row.split, row.prompt), row)
-            # One id for two images in two splits: ids are probably counters that restart with each split.
+            # Two rows with one id but different files (equal ones were found above): ids are probably counters that
+            # restart with each split.
             is_counter = kind == "id" and digest and first_row.facts and first_row.facts.digest
             if first_row.split != row.split and not is_counter:
                 context.leaked.add(row.key)
                 words = f"row {first_row.number} of {first_row.split} has the same {kind}"
                 yield Problem("image-leak", row, words)
+                # One problem for a row: its id is not looked at after its file.
                 break
             if first_asker is not row:
                 words = f"row {first_asker.number} of {row.split} has the same {kind}"
@@ -79,7 +86,8 @@ def _repeated_images(context: Context) -> Iterator[Problem]:
 
 
 def _copies(context: Context) -> Iterator[Problem]:
-    """Yield rows whose image is a near-duplicate of one in another split; each file is compared once."""
+    """Yield rows whose image is a near-duplicate of one in another split."""
+    # One row for each file, so that equal files, which are found otherwise, are no near-duplicates.
     rows_by_digest: dict[bytes, ImageRow] = {}
     for row in context.rows:
         if row.facts and row.facts.digest:
@@ -99,9 +107,10 @@ def _check_patients(context: Context) -> Iterator[Defect]:
 
     Rows whose images are in several splits say more, and are not reported again.
     """
-    # By check and key of the patient or study: its split, and how it is called, in its first row.
+    # Both by the check, `patient-leak` or `study-leak`, and the key of the patient or study.
+    # Split of its first row, and words for it there, such as "patient P-012".
     first_uses: dict[tuple[str, str], tuple[str, str]] = {}
-    # Of those in several splits the first row that shows it, likewise.
+    # The first row in another split.
     leaks: dict[tuple[str, str], Fault] = {}
     rounded = []
     for row, owner in zip(context.rows, context.owners, strict=True):
@@ -110,8 +119,10 @@ def _check_patients(context: Context) -> Iterator[Defect]:
             rounded.append(Problem("rounded-id", row, f"{row.patient_name} is a number that was rounded"))
         elif owner is not None:
             owner_key = (owner.check, owner.key)
+            # `setdefault` keeps the first row's.
             first_split, first_words = first_uses.setdefault(owner_key, (row.split, owner.words))
             if first_split != row.split and row.key not in context.leaked:
+                # The first row may write the same patient in another way.
                 alias = f", as {first_words}" if first_words != owner.words else ""
                 leaks.setdefault(owner_key, Fault(row, f"{owner.words} is also in {first_split}{alias}"))
     yield from context.collect(rounded)
