@@ -52,7 +52,7 @@ def coco_ground_truth(images: Sequence[Prediction]) -> dict[str, Any]:
         if image.patient is not None:
             entry["patient_id"] = image.patient
         image_entries.append(entry)
-        # Each region with its category, and whether it is a crowd, as those to ignore are, of every category.
+        # Each region with its category, and 1 if it is a crowd. A region to ignore is one, in every category.
         regions = []
         for bbox, label in zip(from_xyxy(image.gt, "xywh").tolist(), image.gt_labels, strict=True):
             regions.append((bbox, categories[text_key(label)], 0))
@@ -87,8 +87,8 @@ def coco_results(images: Sequence[Prediction]) -> list[dict[str, Any]]:
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
     categories = _categories(images)
-    # The category of boxes without a label. References with a single label have the first category, and then there is
-    # no `unlabelled`; without any category there is no box either.
+    # The key of the category of boxes without a label: `unlabelled` if it is there. Else all references have a single
+    # label, whose category is the first. Without any category there is no box either, and the key is not used.
     unlabelled = _UNLABELLED if _UNLABELLED in categories else next(iter(categories), _UNLABELLED)
     results = []
     for image_number, image in enumerate(images, start=1):
@@ -133,10 +133,11 @@ def _categories(images: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
 
 
 def _file_names(images: Sequence[Prediction]) -> list[str]:
-    """A different name for every image, that of its file or its id without folders, numbered if two would share one."""
+    """A different name for every image: of its file, or its id, without folders; all are numbered if two are equal."""
     names = []
     for image in images:
         name = Path(image.image or image.id).name
+        # An id such as `/` leaves no name for a file.
         names.append("image" if name in ("", "..") else name)
     if len(set(names)) == len(names):
         return names

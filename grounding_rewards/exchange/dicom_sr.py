@@ -230,6 +230,7 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
     boxes, indices = drawable_boxes(image.pred, image.width, image.height)
     if not len(boxes):
+        # No boxes, but an answer: it states that nothing was found.
         whole_image = sr.SourceImageForMeasurementGroup.from_source_image(source)
         group = sr.MeasurementsAndQualitativeEvaluations(
             sr.TrackingIdentifier(UID(), _NOTHING),
@@ -247,6 +248,7 @@ def _groups(image: Prediction, source: Dataset, model: str) -> list[Any]:
             graphic_data=np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]]),
             source_image=sr.SourceImageForRegion.from_source_image(source),
         )
+        # Of the answer's own boxes, `index` is that of this one. NaN means that no confidence was stated.
         score = float(image.pred_scores[index])
         confidence = None
         if math.isfinite(score):
@@ -270,7 +272,11 @@ def _has_answer(image: Prediction) -> bool:
 
 
 def _scale(image: Prediction, source: Dataset) -> list[float]:
-    """The factors from pixels of the image to columns and rows of the source, for x, y, x, y; both have one shape."""
+    """The four factors, for x1, y1, x2 and y2, from pixels of the image to columns and rows of its DICOM image.
+
+    Raises:
+        ValueError: one image is not a scaled copy of the other.
+    """
     image_size, source_size = (image.width, image.height), (source.Columns, source.Rows)
     # Either may be a smaller copy of the other, with sides rounded to pixels.
     if not (has_shape(image_size, source_size) or has_shape(source_size, image_size)):
@@ -282,7 +288,7 @@ def _scale(image: Prediction, source: Dataset) -> list[float]:
 
 
 def _coded(label: str) -> CodedConcept:
-    """The code of a label in the private scheme."""
+    """The code of a label in the private scheme: the label itself in lower case, with the label as its meaning."""
     from highdicom.sr import CodedConcept
 
     meaning = _short_line(label)
@@ -324,11 +330,13 @@ def _dicom_file(image: Prediction, find_file: Callable[[str], str] | None) -> st
 
     Args:
         image: with its id and, where it has one, the path of its file.
-        find_file: the file of a name in the folder of the DICOM images, empty without one; None takes the path.
+        find_file: takes a name and returns the file of that name in the folder of the DICOM images, or an empty text;
+            None if there is no such folder: then the image's own file has to be a DICOM file.
     """
     if find_file is None:
         path = Path(image.image or "")
         return path if is_dicom(path) and path.is_file() else None
+    # An id may have the ending of a file; the image may be a copy, as PNG, that is called as its DICOM file.
     for name in (image.id, Path(image.id).stem, Path(image.image or image.id).stem):
         file = find_file(name)
         if file:

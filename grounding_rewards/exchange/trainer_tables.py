@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import apply_to_rows, check_dataset, rows_with_sizes
 from grounding_rewards.data.dataset_columns import add_prompts, with_column
@@ -62,7 +62,7 @@ DEFAULT_LIMITS = PixelLimits()
 
 
 def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
-    """The limits of areas under a trainer: the user's, or where these are None EasyR1's own.
+    """The limits of the areas of images under a trainer: the user's; in EasyR1 its own defaults where these are None.
 
     Args:
         trainer: a name in :data:`TABLES`.
@@ -85,6 +85,7 @@ def trainer_limits(trainer: str, limits: PixelLimits) -> PixelLimits:
     min_area, max_area = _EASYR1_LIMITS
     if limits.most is not None:
         max_area = limits.most
+    # EasyR1's smallest area gives way to a smaller largest area of the user.
     min_area = min(min_area, max_area) if limits.least is None else limits.least
     return PixelLimits(min_area, max_area)
 
@@ -136,7 +137,7 @@ def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]
         >>> easyr1_size(3000, 2000, PixelLimits(least=4, most=1_000_000))
         (1224, 816)
     """
-    # side = int(side * sqrt(limit / (width * height))), first for the largest area, then for the smallest
+    # An image above the largest area is shrunk to it, one below the smallest enlarged; sides are cut to whole pixels.
     for limit, breaks_limit in ((limits.most, operator.gt), (limits.least, operator.lt)):
         if limit is not None and breaks_limit(width * height, limit):
             scale = math.sqrt(limit / (width * height))
@@ -174,6 +175,7 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
             f"Expected sides within a ratio of 200, got {width} x {height}. qwen_vl_utils refuses such images; crop or "
             "drop this one."
         )
+    # Both sides to the nearest number of whole tokens, at least one.
     rounded = max(factor, round(width / factor) * factor), max(factor, round(height / factor) * factor)
     new_width, new_height = size_within((width, height), rounded, factor, min_area, max_area)
     if not (new_width and new_height):
@@ -282,12 +284,13 @@ def write_trainer_table(
             import pyarrow
             import pyarrow.parquet as parquet
 
-            # Types from a row with an id: a column of None alone would have none.
+            # The types of the columns come from a row with an id: ids that are all None would give a column no type.
             schema = pyarrow.Table.from_pylist([layout.row(rows[0]._replace(id=""))]).schema
             table = pyarrow.Table.from_pylist(list(map(layout.row, rows)), schema=schema)
             parquet.write_table(table, unfinished / path.name)
         images = len(list(folder.glob("*")))
     values = {"path": shlex.quote(str(path.absolute())), "least": limits.least, "most": limits.most}
+    # A line of the configuration with a limit that is not set is left out.
     unset_marks = [f"{{{name}}}" for name, value in values.items() if value is None]
     config_lines = [line.format(**values) for line in layout.lines if not any(mark in line for mark in unset_marks)]
     return {"path": path, "rows": len(rows), "negatives": negatives, "images": images, "lines": config_lines}
@@ -307,7 +310,7 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
         [{'role': 'user', 'content': '<image>Where is the mass?'}]
     """
     words = prompt_words(prompt)
-    # verl replaces the last two by other media.
+    # Such a word of the prompt would be taken for an image; verl puts other media in place of the last two.
     for mark in (_MARK, "<video>", "<audio>"):
         if mark in words:
             raise ValueError(f"the words of its prompt contain {mark}, which stands for an image there; remove it")
@@ -340,7 +343,11 @@ def one_problem(messages: Sequence[Mapping[str, str]]) -> str:
 def _checked_rows(
     dataset: Dataset, trainer: str, box_format: str | None, processor: Any, limits: PixelLimits, bad_rows: str
 ) -> Dataset:
-    """The rows with prompts, box format and a trainer's sizes; refuse or drop those that a reward could not use."""
+    """The rows with prompts, box format and a trainer's sizes; rows that a reward could not use are refused or dropped.
+
+    They are checked twice: first all that needs no reward, so that prompts can be written and images measured; in the
+    end whether the reward R4 could be earned with these sizes.
+    """
     if "image" not in dataset.column_names:
         raise ValueError(
             f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the images."
@@ -375,9 +382,10 @@ def _checked_rows(
 
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
     """The rows of images that the trainer can resize, with resized sizes by its rule instead of any that they have."""
-    dataset = dataset.remove_columns([name for name in SIZE_COLUMNS[2:] if name in dataset.column_names])
+    resized_columns = ("resized_width", "resized_height")
+    dataset = dataset.remove_columns([name for name in resized_columns if name in dataset.column_names])
     if not limits_area(processor):
-        # No format counts in resized pixels then.
+        # The box format does not count in resized pixels: `_checked_rows` has refused it otherwise.
         return dataset
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:
@@ -387,8 +395,9 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
 
     expected = f"an image that {trainer} can resize"
     dataset, sizes = apply_to_rows(dataset, rows_with_sizes(dataset), size, expected, "the dataset", bad_rows)
-    for name, side in zip(SIZE_COLUMNS[2:], zip(*sizes, strict=True), strict=True):
-        dataset = dataset.add_column(name, list(side))
+    # All widths, then all heights.
+    for name, sides in zip(resized_columns, zip(*sizes, strict=True), strict=True):
+        dataset = dataset.add_column(name, list(sides))
     return dataset
 
 
@@ -401,7 +410,7 @@ def _place_image(image: Any, folder: Path, final_folder: Path) -> str:
         final_folder: the path to which the caller moves that folder, with which the path of a new file begins.
     """
     is_file = image["bytes"] is None
-    # None for a DICOM file.
+    # None for a DICOM file, which trainers cannot read.
     stored_image = None if is_file and is_dicom(image["path"]) else load_image(image)
     # `shown_image` returns the same object if it changes nothing.
     if stored_image is None or shown_image(stored_image) is not stored_image:
@@ -435,22 +444,14 @@ class TableLayout(NamedTuple):
     lines: tuple[str, ...]
 
 
-def _verl_row(row: TableRow) -> dict[str, Any]:
-    """A row of verl's table."""
-    return {
-        "data_source": row.source,
-        "prompt": row.messages,
-        "images": [{"image": row.image} | row.limits],
-        "ability": "grounding",
-        "reward_model": {"style": "rule", "ground_truth": row.truth},
-        "extra_info": {"split": row.split, "index": row.number, "id": row.id},
-    }
-
-
 TABLES: Mapping[str, TableLayout] = {
     "verl": TableLayout(
         "parquet",
-        _verl_row,
+        lambda row: {
+            "data_source": row.source, "prompt": row.messages, "images": [{"image": row.image} | row.limits],
+            "ability": "grounding", "reward_model": {"style": "rule", "ground_truth": row.truth},
+            "extra_info": {"split": row.split, "index": row.number, "id": row.id},
+        },
         ("data.train_files={path}", "data.prompt_key=prompt", "data.image_key=images"),
     ),
     "easyr1": TableLayout(
