@@ -175,7 +175,7 @@ def check_settings(
         settings: of this call; a missing one counts as None.
         remedy: what to do.
         may_change: names of settings that need not be the same.
-        digests: names of settings whose values tell a person nothing.
+        digests: names of settings whose values are hashes, which tell a person nothing: only their change is told.
         kind: the word for all of them in the error.
 
     Returns:
@@ -200,7 +200,9 @@ def check_settings(
 def changed_settings(
     stored: Mapping[str, Any], settings: Mapping[str, Any], *, digests: Collection[str] = ()
 ) -> dict[str, str]:
-    """By the name of each setting that differs between two runs, the change in words; a missing one counts as None.
+    """The change in words of each setting that differs between two runs, by its name; a missing one counts as None.
+
+    Settings in `digests` have hashes for values, which are not shown.
 
     Example:
         >>> changed_settings({"seed": 1, "model": "a"}, {"seed": 2, "model": "b"}, digests=["model"])
@@ -218,7 +220,6 @@ def _equal_settings(value: Any, other_value: Any) -> bool:
     """Whether two values of a setting are equal, or paths of one file or folder."""
     if value == other_value:
         return True
-    if not isinstance(value, str) or not isinstance(other_value, str):
-        return False
-    both_exist = os.path.exists(value) and os.path.exists(other_value)
-    return both_exist and os.path.realpath(value) == os.path.realpath(other_value)
+    are_texts = isinstance(value, str) and isinstance(other_value, str)
+    are_paths = are_texts and os.path.exists(value) and os.path.exists(other_value)
+    return are_paths and os.path.realpath(value) == os.path.realpath(other_value)

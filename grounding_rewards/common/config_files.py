@@ -52,7 +52,14 @@ def read_config(
 
 
 def _options_of(file: Path, users: tuple[Path, ...], option_names: Collection[str], command: str) -> dict[str, Any]:
-    """The options of a file and its bases; `users` are the files that are built on it, the last one directly."""
+    """The options of a file and of its bases, which its own options replace.
+
+    Args:
+        file: to read.
+        users: the files that are built on this one, the last of them directly; empty for a file that was asked for.
+        option_names: the options of the command; if empty, none is checked.
+        command: for the error.
+    """
     chain = (*users, file.resolve())
     if chain[-1] in users:
         raise ValueError(

@@ -49,7 +49,7 @@ def package_version(name: str) -> str | None:
 
 
 def untested_vllm() -> str | None:
-    """A sentence if vLLM is installed in versions that are not tested together; else None.
+    """A warning if vLLM is installed, but it and transformers are not the pair of versions that was tested; else None.
 
     Example:
         >>> untested_vllm() if package_version("vllm") is None else None
@@ -86,7 +86,7 @@ def _machine(has_torch: bool) -> dict[str, Any]:
     """The platform, its settings and its GPUs."""
     facts: dict[str, Any] = {"platform": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
     for name in _VARIABLES:
-        # An empty list of devices hides them all, unlike one that is not set.
+        # Set to an empty text, CUDA_VISIBLE_DEVICES hides all devices, unlike when it is not set.
         facts[name] = os.environ.get(name, "not set") or "empty"
     return facts | (_gpus() if has_torch else {"GPU": "unknown without torch"})
 

@@ -52,7 +52,7 @@ def text_lines(path: str | Path) -> Iterator[str]:
 
 
 def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the number of each line of a file, its text, and why it is no text; one of the last two is empty.
+    """Yield for each line of a file its number, its text, and why it is no text in UTF-8; one of the last two is empty.
 
     Example:
         >>> import tempfile
@@ -109,7 +109,9 @@ def parse_json(text: str) -> Any:
 
 
 def json_lines(path: str | Path) -> Iterator[tuple[int, Any, str]]:
-    """Yield the number and content of each line that is not blank, and why it is no JSON object, or an empty text.
+    """Yield for each line that is not blank its number, its content, and why that is no JSON object.
+
+    The last is an empty text for an object; the content is None if the line is not JSON.
 
     Args:
         path: a file, as `decoded_lines` takes it.
@@ -277,7 +279,7 @@ def _count_nodes(node: Any, counts: dict[int, int]) -> int:
 
     if id(node) in counts:
         return counts[id(node)]
-    # A node within itself is as good as endless.
+    # For the time of counting: a node that contains itself meets this number, and is refused as too large.
     counts[id(node)] = _MOST_NODES + 1
     members: list[Any] = []
     if isinstance(node, yaml.SequenceNode):
@@ -293,7 +295,7 @@ def _refuse_repeated_keys(mapping: Any) -> None:
     """Refuse a mapping of YAML that has a key twice: PyYAML silently keeps the last value."""
     keys: set[tuple[str, str]] = set()
     for key, _ in mapping.value:
-        # The value of a key that is a list or a mapping is no text.
+        # Keys that are lists or mappings are not compared: PyYAML refuses them later, as they cannot be keys.
         if not isinstance(key.value, str):
             continue
         if (key.tag, key.value) in keys:

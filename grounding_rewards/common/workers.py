@@ -27,9 +27,9 @@ def map_in_workers(
     Workers start afresh, ignore Ctrl-C, and end when the process that started them is killed.
 
     Args:
-        function: every worker has one copy of it for all its items. With several workers it can be pickled.
+        function: has to be picklable if there are several workers; each keeps one copy of it for all its items.
         items: what it is called with.
-        processes: that work. None is this process alone.
+        processes: how many work; None or 1 is this process alone.
 
     Raises:
         ValueError: fewer processes than one.
@@ -100,6 +100,7 @@ def _call(item: Any) -> Any:
 def _end_with_parent() -> None:
     """End this worker when the process that started it is killed, instead of waiting for work for ever."""
     parent = parent_process()
+    # `join` returns when the parent is gone. It runs in a thread beside the work, from which only `_exit` ends all.
     if parent is not None:
         parent.join()
         os._exit(1)
