@@ -20,6 +20,7 @@ class Interval(NamedTuple):
     below: bool = False
 
     def __contains__(self, value: object) -> bool:
+        """Whether a value is a finite number, no bool, inside the interval; `above` and `below` leave out an end."""
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
         try:
@@ -31,6 +32,7 @@ class Interval(NamedTuple):
         return self.low <= number <= self.high and math.isfinite(number)
 
     def __str__(self) -> str:
+        """The interval in words for errors; a round bracket stands at an end that is excluded."""
         if math.isinf(self.high):
             return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
         opening = "(" if self.above else "["
