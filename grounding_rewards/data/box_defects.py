@@ -83,6 +83,7 @@ def is_placeholder(box: Any, label: Any, size: tuple[float, float] | None = None
 def _names_nothing(label: str) -> bool:
     """Whether a label says that there is no finding, such as "No finding", "absence of mass" or "mass: none"."""
     words = " ".join(label.replace("_", " ").split()).casefold()
+    # "absence of mass" and "mass: none" become "no mass".
     words = _DENIAL.sub(r"no \1", words)
     # "Normal lung" may name a place: without "no" only a single word counts.
     may_deny = words.startswith("no ") or " " not in words

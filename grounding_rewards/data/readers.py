@@ -93,11 +93,12 @@ def reference_boxes(image: AnnotatedImage, strategy: str) -> dict[str, Any]:
             "reader_labels": [[label for _, (label, _) in reader_set] for reader_set in reader_sets],
         }
     elif strategy != "union" and len(names) > 1:
-        # By label and phrase: each box with the number of its reader.
+        # By label and phrase: each box with the number of its reader in alphabetical order.
         groups: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
         for (box, kind), reader in zip(labelled_boxes, image.readers, strict=True):
             groups[kind].append((box, sorted(names).index(reader)))
         labelled_boxes = []
+        # In the order of labels, then phrases, of which there may be none.
         for kind, group in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or "")):
             boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
             agreed, disputed = agreed_boxes(boxes, readers)

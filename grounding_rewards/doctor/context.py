@@ -383,7 +383,8 @@ class Context:
     @cached_property
     def conventions(self) -> dict[str, MistakenConvention]:
         """The mistaken convention of each split, by its name; a split whose boxes are xyxy in pixels is not in it."""
-        # The split of each box; empty for one with a defect of its own, and for a region to ignore.
+        # The split of each box; empty for boxes that say nothing of a convention: normalised ones and placeholders have
+        # checks of their own, and regions to ignore are no findings.
         names = []
         for place, defect in zip(self.table.places, self.table.defects, strict=True):
             is_excluded = defect in ("normalised-boxes", "negative-placeholder") or place.drawing.name == IGNORED

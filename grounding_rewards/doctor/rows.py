@@ -281,8 +281,8 @@ def owners(rows: Sequence[ImageRow]) -> list[Owner | None]:
 def _stated_owner(row: ImageRow) -> Owner | None:
     """The patient of a row's image, or its study, as a column or the name of its file states it."""
     if row.patient_name is not None:
-        # P-012 and p12 are one patient: of the name, in small letters, its words and its numbers without leading zeros
-        # make the key. A name of marks alone is its own key.
+        # P-012 and p12 are one patient with the key "p 12": the words and numbers of the name in small letters, without
+        # marks and leading zeros. A name of marks alone has none of these, and is its own key.
         name = patient_key(row.patient_name)
         words_and_numbers = [part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", name)]
         return Owner("patient-leak", " ".join(words_and_numbers) or name, f"patient {row.patient_name}")
