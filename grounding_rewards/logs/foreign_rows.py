@@ -152,6 +152,7 @@ def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     # "R4/row": all rewards of a run log the same image, and each its own values of scheduled parameters.
     logged_columns = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     packed_columns: Sequence[str] = logged_columns
+    # Columns of other tools are asked only where nothing else has the boxes.
     if not logged_columns and row.get("boxes") is None:
         packed_columns = PACKED
     unpacked = {}

@@ -47,15 +47,16 @@ def with_image_ids(
     ids = [image_id(row, k) for k, row in enumerate(images)]
     if by_order:
         return _named_by_order(log, ids, in_groups)
-    names = []
+    # Of each image its id and its file names.
+    names_of_images = []
     for name, row in zip(ids, images, strict=True):
         file_names = [stated_name(row.get(column)) for column in _FILE_COLUMNS]
-        names.append([name, *filter(None, file_names)])
+        names_of_images.append([name, *filter(None, file_names)])
     columns = [name for name in _columns(log) if name not in (*BOX_COLUMNS, *SIZE_COLUMNS)]
     if any(name.isdecimal() for name in ids):
         # Then a count or a step may equal an id by chance: only columns that are called like a name are looked at.
         columns = [name for name in columns if _NAMING.search(name)]
-    matches = _numbers_by_column(log, columns, names)
+    matches = _numbers_by_column(log, columns, names_of_images)
     column = _naming_column(log, matches)
     if column is None:
         if any(row.get("id") not in (None, "") for row in log.rows):
@@ -66,6 +67,7 @@ def with_image_ids(
             f"{first_of([repr(name) for name in ids])}, got none among {', '.join(_columns(log))}. Add the image's "
             "`id` to every row, or give --by-order if the rows are in the order of the images."
         )
+    # Each row with the number of its image, None where its value names no image and stays the `id`.
     numbered_rows = zip(log.rows, matches[column], strict=True)
     rows = [{**row, "id": row.get(column) if k is None else ids[k]} for row, k in numbered_rows]
     notes = log.notes
