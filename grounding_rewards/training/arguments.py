@@ -96,7 +96,7 @@ class GroundingArguments(run_options.GroundingOptions, _ImageArguments):
             self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
         look_closer = LookCloser.of(self.look_closer)
         super().__post_init__()
-        # Attributes, not fields: fields are saved in the configuration.
+        # These two are attributes, and no fields, which would be saved in the configuration of the run.
         self.extras = [] if look_closer is None else [look_closer]
         try:
             self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
@@ -142,7 +142,7 @@ class GRPOArguments(GRPOConfig):
                 "patients. Leave it out; completions/ in output_dir has all rows."
             )
         if self.load_best_model_at_end:
-            # transformers would take the loss, which says little of the rewards.
+            # Where nothing is named transformers would take the loss, which says little of the rewards.
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         if self.reward_weights is not None and not any(self.reward_weights):
             raise ValueError(

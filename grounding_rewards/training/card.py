@@ -67,7 +67,7 @@ class RunCard(_Trainer):
 def _facts(trainer: Any) -> dict[str, str]:
     """The rows of the card's table, as name and value; an empty value leaves the row out."""
     config, state = trainer.run_config, trainer.state
-    # A warm start has no reward weights.
+    # The arguments of a warm start have no reward weights.
     weights = getattr(trainer.args, "reward_weights", None) or ()
     images = f"{len(trainer.train_dataset)} images"
     if config.get("dataset"):

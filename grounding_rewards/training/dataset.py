@@ -57,10 +57,10 @@ def prepare_examples(
     stated_formats = [reward.box_format for reward in grounding_rewards if reward.box_format is not None]
     # The new value of the column `box_format`; None leaves the column as it is.
     column_value = box_format if isinstance(box_format, str) else None
-    # A reward without a format of its own reads the column.
+    # A reward without a format of its own reads the column: where there is none, the model's own format fills it.
     if "box_format" not in dataset.column_names and len(stated_formats) < len(grounding_rewards):
         column_value = column_value or model_format()
-    # Prompts come first: a prompt is one of the things that are checked.
+    # Prompts come first, since they are checked too. They ask for the format that the first reward reads.
     prompt_format = stated_formats[0] if stated_formats else column_value
     dataset = add_prompts(dataset, prompt_format)
     dataset = check_dataset(dataset, name=name, bad_rows=bad_rows)

@@ -218,7 +218,7 @@ class LookEnvironment:
         return np.concatenate([top_left, np.maximum(bottom_right, top_left + min_side)]).astype(int).tolist()
 
     def _show(self, rectangle: Sequence[int]) -> list:
-        """Cut out pixels of the image file, and return the content blocks of a message: the picture, and a sentence.
+        """Cut out pixels of the image file, and return the blocks of a message: the picture, and where it lies.
 
         Args:
             rectangle: x1, y1, x2, y2 in pixels of the image file.

@@ -171,10 +171,11 @@ def _missed_values(value: Any, hint: Any, interval: Interval | None, choices: It
         words = ", ".join(choice for choice in choices if isinstance(choice, str))
         return None if value in choices else f"one of {words}"
     if not _has_type(value, hint):
-        # Python writes some types as <class 'int'> and typing.Optional[int].
+        # Python writes some types as <class 'int'> and typing.Optional[int]: the user is shown int and Optional[int].
         return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
     if interval is not None:
         return None if value in interval else str(interval)
+    # Without a range a number may have any value but infinity and NaN.
     numbers = value if isinstance(value, list) else [value]
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return "finite numbers"
