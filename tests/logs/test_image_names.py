@@ -9,7 +9,6 @@ from grounding_rewards.logs.read import Log
 from tests.tables import table
 
 IMAGES = [{"id": "p1/a"}, {"id": "p1/b"}, {"id": "p2/c"}, {"id": "p2/d"}]
-NUMBERED = [{"id": f"{k:04}"} for k in range(4)]
 #: The rows of the log answer the images in this order.
 ORDER = (2, 0, 3, 1)
 
@@ -24,14 +23,7 @@ def log_of(columns: dict[str, list[Any]]) -> Log:
     ("images", "column", "values"),
     [
         *((IMAGES, *row) for row in table("logs/rows", "columns_that_name_images")),
-        (NUMBERED, "doc_id", [2, 0, 3, 1]),
-        (NUMBERED, "index", [2.0, 0.0, 3.0, 1.0]),  # a table made fractions of it
-        (NUMBERED, "imageId", ["2", "0000", "03", "1"]),  # a table lost the zeros
-        ([{"boxes": []}] * 4, "question_id", ["2", "0", "3", "1"]),  # a dataset without ids: by number
-        ([{"id": str(k), "image_path": f"/x/{name}.png"} for k, name in enumerate("abcd")], "file", list("cadb")),
-        # a dataset without ids, whose files have numbers of their own
-        ([{"image_path": f"/x/{k + 1}.png"} for k in range(4)], "file", ["3.png", "1.png", "4.png", "2.png"]),
-        ([{"id": f"1.2.840.{k}"} for k in range(4)], "sop", [f"1.2.840.{k}.dcm" for k in ORDER]),
+        *table("logs/rows", "the_column_that_names_images_is_found"),
     ],
 )
 def test_the_column_that_names_images_is_found(images, column, values) -> None:
@@ -60,17 +52,7 @@ def test_columns_that_name_different_images_are_refused() -> None:
     assert "column `image_a`" in with_image_ids(log_of(columns), IMAGES).notes[0]
 
 
-@pytest.mark.parametrize(
-    ("images", "values"),
-    [
-        (IMAGES, ["u", "v", "w", "x"]),  # of another dataset
-        (IMAGES, ["a", "v", "w", "x"]),  # one by chance
-        (IMAGES, ["test/a.png", "test/b.png", "test/c.png", "test/d.png"]),  # in other folders
-        ([{"id": "p1/a"}, {"id": "p2/a"}], ["a", "a"]),  # a file of several images
-        (IMAGES, [None, None, None, None]),
-        ([{"id": "a"}, {"id": "b"}], ["p3/a.png", "p4/a.png", "p3/b.png", "p4/b.png"]),  # several files of an image
-    ],
-)
+@pytest.mark.parametrize(("images", "values"), table("logs/rows", "without_a_name_order_is_offered"))
 def test_without_a_name_order_is_offered(images, values) -> None:
     log = log_of({"image_path": values})
     with pytest.raises(ValueError, match=r"got none among completion, image_path.* give --by-order"):

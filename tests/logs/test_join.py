@@ -135,20 +135,11 @@ def test_many_bad_images_are_counted(tmp_path):
         read_log(write(tmp_path / "log.jsonl", *rows))
 
 
-@pytest.mark.parametrize(
-    ("labels", "problems"),
-    [
-        # No row has labels: there are no classes.
-        ([None, None], {}),
-        # It would be a class of its own, whose average precision is 0.
-        (["mass", None], {1: ["a box without a label, which other images have"]}),
-        (["mass", "cyst"], {}),
-    ],
-)
+@pytest.mark.parametrize(("labels", "problems"), table("logs/rows", "either_every_box_has_a_label_or_none"))
 def test_either_every_box_has_a_label_or_none(labels, problems):
     rows = [{"boxes": [[0, 0, 9, 9]], "labels": label and [label], "width": 50, "height": 50} for label in labels]
     rows.append({"boxes": [], "labels": None, "width": 50, "height": 50})
-    assert image_problems(rows) == problems
+    assert image_problems(rows) == ({1: problems} if problems else {})
 
 
 GT = [[0, 0, 50, 50]]
@@ -163,21 +154,14 @@ def answer(text, **columns):
     return {"completion": text, "boxes": GT, **columns}
 
 
-@pytest.mark.parametrize(
-    ("rows", "groups"),
-    [
-        # one id, rows not next to each other
-        ([answer("a", id="x"), answer("b", id="y"), answer("c", id="x"), answer("d", id="y")], ["ac", "bd"]),
-        # the same image at two steps of a training: two groups
-        ([answer(text, id="x", step=k // 2) for k, text in enumerate("abcd")], ["ab", "cd"]),
-        # the same image at two temperatures: two groups
-        ([answer(text, id="x", temperature=k // 2) for k, text in enumerate("abcd")], ["ab", "cd"]),
-        # groups of different sizes
-        ([answer(text, id="11222"[k]) for k, text in enumerate("abcde")], ["ab", "cde"]),
-    ],
-)
-def test_rows_of_a_group(tmp_path, rows, groups):
-    read = read_log(log(tmp_path, *rows), in_groups=True)
+def answers(texts, columns):
+    """An answer of each letter, with its value of each column."""
+    return [answer(text, **{name: values[k] for name, values in columns.items()}) for k, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(("texts", "columns", "groups"), table("logs/rows", "rows_of_a_group"))
+def test_rows_of_a_group(tmp_path, texts, columns, groups):
+    read = read_log(log(tmp_path, *answers(texts, columns)), in_groups=True)
     assert ["".join(texts) for texts in read.texts] == groups
 
 
@@ -186,20 +170,10 @@ def test_a_size_of_groups_may_be_given(tmp_path):
     assert read.texts == [list("abc"), list("def")]
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "message"),
-    [
-        ([answer("a", id=1), answer("b", id=2)], {}, "Expected several completions to the same image, got one to each"),
-        ([answer("a", id=1), answer("b")], {}, "Expected an `id` in every row of the log, or in none, got 1 of 2"),
-        ([*map(answer, "ab")], {}, "Expected an `id` in every row of the log, or --group-size, got neither"),
-        ([*map(answer, "abc")], {"group_size": 2}, "Expected whole groups of 2 rows, got 3 rows"),
-        ([*map(answer, "ab")], {"group_size": 1}, "Expected at least 2 for `group_size`, got 1"),
-        ([{"completion": "a", "id": 1}] * 2, {}, "Expected a column `boxes` for every image, got none for 1 of 1"),
-    ],
-)
-def test_logs_that_are_refused(tmp_path, rows, options, message):
+@pytest.mark.parametrize(("texts", "columns", "options", "message"), table("logs/rows", "ungrouped_logs"))
+def test_logs_that_are_refused(tmp_path, texts, columns, options, message):
     with pytest.raises(ValueError, match=message):
-        read_log(log(tmp_path, *rows), in_groups=True, **options)
+        read_log(log(tmp_path, *answers(texts, columns)), in_groups=True, **options)
 
 
 def test_what_is_left_out_is_said(tmp_path):

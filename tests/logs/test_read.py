@@ -109,26 +109,7 @@ def test_what_trl_writes_step_by_step(tmp_path):
 IMAGE = {"id": "a", "boxes": [[1, 2, 30, 40]], "width": 99, "height": 88, "box_format": "qwen3-vl"}
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        # TRL 1.16, with what rewards of this package log beside it; all of them say the same
-        {
-            "step": 3,
-            "prompt": [{"role": "user", "content": "Mark all findings."}],
-            "completion": "[]",
-            "R4": 0.0,
-            "R4/row": json.dumps({**IMAGE, "pred": []}),
-            "R3/row": json.dumps({**IMAGE, "R3/iou_threshold": 0.2, "pred": []}),
-            "advantage": 0.0,
-        },
-        # verl of August 2026, trainer.rollout_data_dir; extras are those of the reward
-        {"input": "user\nMark", "output": "[]", "gts": json.dumps(IMAGE), "score": 0.0, "step": 3, "acc": 0.0},
-        # ours, and one's own
-        {"completion": "[]", "step": 3, **IMAGE},
-        {"completion": "[]", "step": 3, "ground_truth": json.dumps(IMAGE)},
-    ],
-)
+@pytest.mark.parametrize("row", table("logs/rows", "rows_of_every_trainer"))
 def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(row):
     log = read.read_completions([row])
     assert log.completions == ["[]"]
