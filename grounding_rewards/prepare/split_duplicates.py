@@ -1,9 +1,9 @@
 """Group near-duplicate images, so that an image and its copy never end in two splits."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grounding_rewards.common.formatting import first_of
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -63,8 +63,6 @@ def group_duplicates(
     >>> group_duplicates(signed, {}, keeps_splits=True, bad_rows="refuse").groups
     {'a': 'a', 'b': 'a'}
     """
-    from scipy.cluster.hierarchy import DisjointSet
-
     members = []
     signatures = []
     for image, signature in images:
@@ -74,7 +72,8 @@ def group_duplicates(
         signatures.append(signature)
     pairs = [(members[earlier], members[later]) for earlier, later in find_near_duplicates(signatures)]
     split_sizes = Counter(member.split for member in members)
-    left_out = _left_out(pairs, split_sizes)
+    left_out = _copies_in_two_splits(pairs, split_sizes)
+    left_out |= _copies_between_splits(members, pairs, left_out)
     if left_out and bad_rows == "refuse":
         sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(
@@ -82,14 +81,7 @@ def group_duplicates(
             f"{first_of(sentences)}. Draw the splits anew: prepare the images with "
             'splits_from="hash" (--splits-from hash); or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
-    # Copies of copies: who shares an image with somebody of a group is of the group.
-    patients = DisjointSet()
-    for member, duplicate in pairs:
-        if member.image not in left_out and duplicate.image not in left_out:
-            # `merge` takes only what was added.
-            patients.add(member.patient)
-            patients.add(duplicate.patient)
-            patients.merge(member.patient, duplicate.patient)
+    patients = _patients_with_copies(pairs, left_out)
     groups: dict[str, str] = {}
     for group in patients.subsets():
         # The first name in the alphabet, whatever the order of the images.
@@ -100,7 +92,40 @@ def group_duplicates(
     return DuplicateGroups(groups, splits, left_out, len(copies))
 
 
-def _left_out(pairs: Iterable[tuple[_Member, _Member]], split_sizes: Mapping[str | None, int]) -> dict[str, str]:
+def _patients_with_copies(pairs: Iterable[tuple[_Member, _Member]], left_out: Mapping[str, str]) -> Any:
+    """The patients who share an image, in sets: who shares one with somebody of a set is of the set."""
+    from scipy.cluster.hierarchy import DisjointSet
+
+    patients = DisjointSet()
+    for member, duplicate in pairs:
+        if member.image not in left_out and duplicate.image not in left_out:
+            # `merge` takes only what was added.
+            patients.add(member.patient)
+            patients.add(duplicate.patient)
+            patients.merge(member.patient, duplicate.patient)
+    return patients
+
+
+def _copies_between_splits(
+    members: Sequence[_Member], pairs: Sequence[tuple[_Member, _Member]], left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """The reason for each image without a split to leave out, as its patient's images have copies in two splits."""
+    patients = _patients_with_copies(pairs, left_out)
+    splits_of_set: dict[str, set[str]] = defaultdict(set)
+    for member in members:
+        if member.split and member.patient in patients:
+            splits_of_set[patients[member.patient]].add(member.split)
+    reasons: dict[str, str] = {}
+    for member in chain.from_iterable(pairs):
+        splits = splits_of_set[patients[member.patient]] if member.patient in patients else set()
+        if member.split is None and len(splits) > 1:
+            reasons[member.image] = f"of a patient with copies in {' and '.join(sorted(splits))}"
+    return reasons
+
+
+def _copies_in_two_splits(
+    pairs: Iterable[tuple[_Member, _Member]], split_sizes: Mapping[str | None, int]
+) -> dict[str, str]:
     """The reason for each image to leave out: of two copies in two splits, the one in the larger split.
 
     That is usually the split of training, which loses least by it.

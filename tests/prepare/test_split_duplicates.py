@@ -113,3 +113,24 @@ def test_chains_of_copies_are_one_group():
     joined = group_duplicates(signed, {}, keeps_splits=True, bad_rows="refuse")
     assert joined.groups == {"7": "7", "8": "7", "9": "7"}
     assert joined.images == 4
+
+
+@pytest.mark.parametrize("bad_rows", ["refuse", "drop"])
+def test_a_patient_without_a_split_joins_no_two_splits(bad_rows):
+    first, second = (np.random.default_rng(seed).bytes(2048) for seed in range(2))
+    cases = [
+        ("a", "p1", "train", first),
+        ("b", "p3", None, first),
+        ("c", "p3", None, second),
+        ("d", "p2", "test", second),
+    ]
+    signed = []
+    for name, patient, split, signature in cases:
+        record = AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient, split=split)
+        signed.append((record, signature))
+    if bad_rows == "refuse":
+        with pytest.raises(ValueError, match=r"got 2 .*: b is of a patient with copies in test and train"):
+            group_duplicates(signed, {}, keeps_splits=True, bad_rows=bad_rows)
+    else:
+        groups = group_duplicates(signed, {}, keeps_splits=True, bad_rows=bad_rows)
+        assert (set(groups.left_out), groups.groups) == ({"b", "c"}, {})
