@@ -245,6 +245,8 @@ def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> A
         split: of the image.
     """
     name = image.get("name") or ""
+    if not name:
+        raise RowPlace(path, 1, "").error("a name of the image", image.get("name"), "Add it.")
     # A tag or an attribute says something of the whole image.
     shapes = [shape for shape in image if shape.tag not in ("tag", "attribute")]
     boxes = [_cvat_box(shape, RowPlace(path, number, name)) for number, shape in enumerate(shapes, start=1)]
@@ -256,8 +258,8 @@ def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> A
 
 def _cvat_box(shape: Element, place: RowPlace) -> list[float]:
     """The box around a shape of a CVAT file; refuses a shape without a label, and other shapes than box and polygon."""
-    if not place.image or not shape.get("label"):
-        raise place.error("a name of the image and a label of the shape", shape.get("label"), "Add them.")
+    if not shape.get("label"):
+        raise place.error("a label of the shape", shape.get("label"), "Add it.")
     if shape.tag == "box":
         box = place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
         return turned_box(box, *place.numbers([shape.get("rotation", "0")]))
