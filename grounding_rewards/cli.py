@@ -201,7 +201,7 @@ def _module(name: str) -> Any:
 
 def _refuse(message: str) -> int:
     """Print an error, and return the exit code of a wrong argument or file."""
-    say(f"grounding-rewards: {message}", error=True)
+    say(f"grounding-rewards: {message}", stderr=True)
     return 2
 
 

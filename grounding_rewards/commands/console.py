@@ -37,12 +37,12 @@ def output_console(width: int) -> Console:
 
     class PrintableConsole(Console):
         def render_str(self, text: str, **options: Any) -> Any:
-            # Before cells are measured, so that the columns of a table stay in line.
+            # Escaped before the cells of a table are measured: escapes are longer, and columns stay in line.
             return super().render_str(printable(text), **options)
 
         def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
             for text, style, control in super().render(*args, **options):
-                # Codes of the console itself stay.
+                # A segment with `control` has codes that the console itself wrote for the terminal.
                 yield Segment(text if control else printable(text), style, control)
 
         def on_broken_pipe(self) -> None:
@@ -76,17 +76,20 @@ def printable(text: str, *, lines: bool = True) -> str:
     return "".join(characters)
 
 
-def say(text: str, *, error: bool = False) -> None:
-    """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
-    print(printable(text), file=sys.stderr if error else sys.stdout)
+def say(text: str, *, stderr: bool = False) -> None:
+    """Print a line of text, made :func:`printable`, on the standard output; with `stderr` on the standard error.
+
+    The standard error has what is no result: progress, warnings and errors.
+    """
+    print(printable(text), file=sys.stderr if stderr else sys.stdout)
 
 
 def fold(text: str, indent: int = 6) -> str:
-    """A text with each of its lines folded to the width of the terminal, between words alone.
+    """Break the long lines of a text at the width of the terminal, between words alone.
 
     Args:
         text: any number of lines.
-        indent: spaces before what is folded off a line that begins with a space.
+        indent: spaces before the further lines that an indented line is broken into; those of others have none.
 
     Example:
         >>> print(fold("options:\\n  --seed INT: of the images"))
@@ -97,6 +100,7 @@ def fold(text: str, indent: int = 6) -> str:
     lines = []
     for line in text.split("\n"):
         spaces = " " * indent if line.startswith(" ") else ""
+        # Hyphens stand in names of options, which must stay whole.
         lines.append(
             textwrap.fill(line, width, subsequent_indent=spaces, break_long_words=False, break_on_hyphens=False)
         )
@@ -111,13 +115,14 @@ _LIBRARIES = r"(accelerate|datasets|huggingface_hub|peft|torch|transformers|trl)
 def plain_warnings() -> Iterator[None]:
     """A context in which warnings are printed without path and line of code.
 
-    A warning of ours begins with "warning", one of a library with its category. FutureWarnings of libraries are for
-    developers and hidden, unless `python -W` says what to show.
+    A warning of this package begins with "warning", one of a library with its category. FutureWarnings of libraries
+    are for developers and hidden, unless `python -W` says what to show.
     """
     default_format = warnings.formatwarning
 
     def format_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
         """A warning in one line, after the word or the category that it begins with."""
+        # The package warns with classes of its own, or with the plain one that `warnings.warn` takes by default.
         is_ours = category is UserWarning or category.__module__.startswith("grounding_rewards.")
         title = "warning" if is_ours else category.__name__
         return printable(f"{title}: {message}") + "\n"
@@ -125,6 +130,7 @@ def plain_warnings() -> Iterator[None]:
     warnings.formatwarning = format_warning
     try:
         with warnings.catch_warnings():
+            # The options of `python -W`.
             if not sys.warnoptions:
                 warnings.filterwarnings("ignore", category=FutureWarning, module=_LIBRARIES)
             yield
@@ -137,10 +143,11 @@ def stage_progress(first_stage: str = "") -> Iterator[Callable[..., None]]:
     """A context with a progress bar on the standard error, if that is a terminal.
 
     Args:
-        first_stage: of the work, in words.
+        first_stage: what is done at the beginning, in words.
 
     Returns:
-        A function ``on_progress(stage, count, total)``; the total is None if it is not known.
+        A function ``on_progress(stage, count, total)`` that shows what is done now, and how many of all items are
+        done; the total is None if it is not known.
 
     Example:
         >>> with stage_progress() as on_progress:
@@ -160,9 +167,9 @@ def stage_progress(first_stage: str = "") -> Iterator[Callable[..., None]]:
             """Show the stage and its count."""
             description = printable(stage, lines=False)
             if description != bar.tasks[0].description:
-                # The speed is measured anew.
+                # Another stage has another speed, which is measured anew.
                 bar.reset(task, description=description)
-            # `update` takes None for no change.
+            # Set directly: `update` takes a total of None for no change, not for an unknown one.
             bar.tasks[0].total = total
             bar.update(task, completed=count)
 

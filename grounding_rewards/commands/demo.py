@@ -65,29 +65,31 @@ def run(
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     if smoke:
+        # Options of the user come later, and so count.
         max_images, samples, train_options = 4, 2, (*_SMOKE, *train_options)
     warm_start_folder = output_dir / "warm_start"
     training_words = ["--config", config, "--output_dir", str(output_dir), *train_options]
     training_words += _kept_reward_kwargs(train_options, read_config(config))
     if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm_start_folder / CHECKPOINT)]
-    # Wrong values are refused here, before the first evaluation.
+    # Wrong values are refused here, not after the first evaluation, which takes long.
     arguments, training, model = parse_grpo_arguments(training_words)
     if len(arguments.reward) != 1:
         raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
     evaluation_words = _evaluation_words(arguments, training, max_images, samples)
     try:
         if warm_start is not None:
-            say(f"demo: supervised warm start with {warm_start}", error=True)
+            say(f"demo: supervised warm start with {warm_start}", stderr=True)
             dataset_words = ("--dataset", arguments.dataset, "--train_split", arguments.train_split)
             _call("sft", "--config", warm_start, "--overwrite", *dataset_words, "--output_dir", warm_start_folder)
         _evaluate(str(model.model_name_or_path), output_dir / "before", evaluation_words)
-        say(f"demo: training it with {arguments.reward[0]}", error=True)
+        say(f"demo: training it with {arguments.reward[0]}", stderr=True)
         launcher = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(accelerate_config))
         # An earlier run in this folder is replaced, unless it is resumed.
         overwrite = () if training.resume_from_checkpoint else ("--overwrite",)
         _call("train", *training_words, *overwrite, launcher=launcher)
         _evaluate(output_dir / CHECKPOINT, output_dir / "after", evaluation_words)
+        # Without samples nothing is known of them.
         metrics = [key for key in _METRICS if samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
         files = ("--html", output_dir / "index.html", "--json", output_dir / "diff.json")
@@ -99,16 +101,17 @@ def run(
 
 
 def _evaluation_words(arguments: Any, training: Any, max_images: int, samples: int) -> list[object]:
-    """The options of both evaluations: the images, the reward and the decoding of the training that is between them.
+    """The options of `evaluate` before and after the training, with the images, reward and decoding of the training.
 
     Args:
-        arguments: our options of the training.
-        training: TRL's options of the training.
+        arguments: options of the training that are this package's.
+        training: options of the training that are TRL's.
         max_images: the first so many of the images.
         samples: sampled answers per image.
     """
     from grounding_rewards.rewards.registry import spread_kwargs
 
+    # There is one reward, so one set of parameters.
     [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
     words = [
         *("--dataset", arguments.dataset, "--split", "test", "--train-split", arguments.train_split),
@@ -123,22 +126,23 @@ def _evaluation_words(arguments: Any, training: Any, max_images: int, samples: i
 
 
 def _evaluate(checkpoint: str | Path, out: Path, words: Sequence[object]) -> None:
-    """Evaluate a checkpoint into a folder, with the other options of `evaluate` in words."""
-    say(f"demo: evaluating {checkpoint}", error=True)
-    # `evaluate` would refuse to continue the answers of another checkpoint.
+    """Evaluate a checkpoint into a folder, which is emptied; `words` are further options of `evaluate`."""
+    say(f"demo: evaluating {checkpoint}", stderr=True)
+    # Answers of an earlier demo: `evaluate` would go on with them, or refuse those of another checkpoint.
     shutil.rmtree(out, ignore_errors=True)
     _call("evaluate", "--model", checkpoint, "--out", out, *words)
 
 
 def _kept_reward_kwargs(words: Sequence[str], configured: Mapping[str, Any]) -> list[str]:
-    """The option `--reward_kwargs` for a reward that replaces the configured one; empty if none is needed.
+    """The option `--reward_kwargs` for a reward that replaces that of the configuration; empty if none is needed.
 
-    It keeps only the bonus of the configured parameters, since every reward has that one.
+    The parameters of the configuration are those of its own reward. Only the bonus, which every reward has, is kept.
 
     Args:
         words: the options of the command line.
         configured: the options of the configuration.
     """
+    # Finds two options, and passes over all others.
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--reward")
     parser.add_argument("--reward_kwargs")
@@ -154,13 +158,17 @@ def _kept_reward_kwargs(words: Sequence[str], configured: Mapping[str, Any]) -> 
 def _call(*words: object, launcher: Sequence[str] = ()) -> None:
     """Run a command of `grounding-rewards` in a process of its own.
 
+    Args:
+        *words: the command and its options.
+        launcher: options of Python that come before the command, such as a module that starts it.
+
     Raises:
         subprocess.CalledProcessError: the command failed, and has printed why.
     """
     # The two tables of the evaluations are in their report.html; the one of the comparison is printed.
     output = subprocess.DEVNULL if words[0] == "evaluate" else None
     command = [sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)]
-    # The launcher would warn of old names that TRL uses, and tokenizers of processes that they do not start.
+    # Without these the launcher warns of old names that TRL uses, and tokenizers warn when a process starts others.
     quiet = {"PYTHONWARNINGS": "ignore::FutureWarning", "TOKENIZERS_PARALLELISM": "false"}
     code = subprocess.call(command, stdout=output, env={**quiet, **os.environ})
     if code:

@@ -39,10 +39,11 @@ def run(
     if box_format is not None:
         parameters["box_format"] = box_format
     plugin_file = plugin(trainer, reward, parameters, out)
+    # Some trainers need no file: then there is nothing to write, whatever `out` is.
     if out is not None and plugin_file.content is not None:
         if not overwrite:
             check_new(out, "--out", "Give --overwrite.")
         write_whole(out, plugin_file.content)
-        say(f"wrote {out}", error=True)
+        say(f"wrote {out}", stderr=True)
     say(plugin_file.lines)
     return 0

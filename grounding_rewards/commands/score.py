@@ -54,7 +54,7 @@ def run(
             on_progress=partial(on_progress, "scoring"),
         )
     for warning in summary.warnings:
-        say(f"warning: {warning}", error=True)
+        say(f"warning: {warning}", stderr=True)
     print(f"{summary.completions} completions")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))

@@ -49,7 +49,7 @@ def test_what_a_terminal_would_interpret_is_escaped(tmp_path, capsys):
     assert console.printable(HOSTILE) == SHOWN
     assert console.printable(HOSTILE, lines=False) == SHOWN.replace("\n", "\\n")
     console.say(HOSTILE)
-    console.say(HOSTILE, error=True)
+    console.say(HOSTILE, stderr=True)
     assert capsys.readouterr() == (SHOWN + "\n", SHOWN + "\n")
     path = tmp_path / "log\x1b[2J.jsonl"
     assert main(["evaluate", "--completions", str(path), "--box-format", "x\x1b[2J", "--out", str(tmp_path / "o")]) == 2
