@@ -38,11 +38,14 @@ def option(help: str, name: str | None = None, repeated: bool = False) -> Parame
 
 
 def in_range(low: float = 0, high: float = math.inf, *, above: bool = False) -> Parameter:
-    """Describe the legal range of an option's number, or of each of its numbers; see :class:`Interval`."""
+    """A cyclopts ``Parameter`` for an option whose number, or each of whose numbers, must be in an :class:`Interval`.
+
+    With `above` the number must be larger than `low`, not equal to it.
+    """
     legal = Interval(low, high, above=above)
 
     def check(_: Any, option_value: Any) -> None:
-        """Raise a ValueError if a number of the option's value lies outside the range."""
+        """Raise a ValueError if a number of the option's value lies outside the range; None is an option left out."""
         values = option_value if isinstance(option_value, tuple | list) else [option_value]
         for value in values:
             if value is not None and value not in legal:
@@ -142,10 +145,10 @@ class AnswerOptions:
     temperature: Annotated[float, in_range(above=True)] = 1.0
 
     def check_subject(self, logs: Sequence[Path]) -> None:
-        """Refuse a command without answers, with answers from two places, or with an option that has no effect.
+        """Refuse a command that names no answers, both a log and a model, or an option that has no effect.
 
         Args:
-            logs: the log of completions.
+            logs: files or folders of the log of completions; none where a model is asked.
 
         Raises:
             ValueError: both or neither of log and model are given, a model has no images, a log is not there, or an
@@ -163,6 +166,7 @@ class AnswerOptions:
         else:
             subject, other_subject, useless_options = "a model", "a log of completions", self.only_log
         for field in fields(self):
+            # Only an option that was given can be refused.
             if getattr(self, field.name) == field.default:
                 continue
             name = f"--{field.name.replace('_', '-')}"
@@ -171,14 +175,15 @@ class AnswerOptions:
             needed = self.needed_options.get(field.name)
             if needed and not getattr(self, needed):
                 raise ValueError(f"Expected --{needed} beside {name}, got none. Leave {name} out: it has no effect.")
-        # Refuses what is not there before the images are loaded, which takes longer.
+        # Refuses files that are not there now: images, which take long, are loaded before the log is read.
         log_files(logs)
 
     def words(self, hidden: Sequence[str] = ()) -> str:
-        """The options that differ from their defaults, as they are typed, except the hidden ones."""
+        """The options that differ from their defaults, as they are typed on a command line, except the hidden ones."""
         words = []
         for field in fields(self):
             value: Any = getattr(self, field.name)
+            # An option without a default must be given, and so differs from None.
             default = None if field.default is MISSING else field.default
             if field.name in hidden or value == default:
                 continue
@@ -190,7 +195,12 @@ class AnswerOptions:
         return shlex.join(words)
 
     def judge(self, name: str, run_parameters: Mapping[str, Any] | None = None) -> "GroundingReward":
-        """The reward that reads the answers, with the parameters of the options above those of a run."""
+        """The reward that reads and scores the answers.
+
+        Args:
+            name: of the reward.
+            run_parameters: those with which a run trained it; where an option gives another value, that counts.
+        """
         from grounding_rewards.rewards.grounding import get_reward
 
         parameters = dict(run_parameters or {})
@@ -211,10 +221,17 @@ class AnswerOptions:
     def read_log(
         self, logs: Sequence[Path], judge: "GroundingReward", images: "Dataset | None", **grouping: Any
     ) -> "ImageAnswers":
-        """The answers of the logs, read by :func:`grounding_rewards.logs.join.read_log`, which takes the grouping."""
+        """The answers of the logs, joined with the images that they are about.
+
+        Args:
+            logs: files or folders.
+            judge: reads the answers.
+            images: of the dataset; None if the logs have what must be known of them.
+            **grouping: further arguments of :func:`grounding_rewards.logs.join.read_log`.
+        """
         from grounding_rewards.logs.join import read_log
 
-        # Not every command has an option for each size.
+        # `--resized-width` and `--resized-height` are options of some commands alone.
         sizes = {name: getattr(self, name, None) for name in SIZE_COLUMNS}
         return read_log(
             logs,
@@ -230,13 +247,13 @@ class AnswerOptions:
     def prepare_asking(
         self, images: "Dataset", reward: "GroundingReward", *, backend: str, label_matching: str
     ) -> "AskedModel":
-        """The model and the images, checked before the weights of the model are loaded.
+        """Prepare to ask the model about images; what is wrong is refused before the weights of the model are loaded.
 
         Args:
             images: that it is asked about.
             reward: reads its answers.
-            backend: `transformers` or `vllm`.
-            label_matching: of the measurement.
+            backend: `transformers`, `vllm` or `auto`.
+            label_matching: how the measurement compares labels.
         """
         from grounding_rewards.models.ask import prepare_asking
 
@@ -261,8 +278,11 @@ class AnswerOptions:
         Args:
             asked_model: the model and the images.
             file: the file of the answers.
-            title: of the bar.
+            title: what the bar says after the name of the model.
             **sampling: further arguments of :meth:`AskedModel.answer`.
+
+        Returns:
+            For each image its answers.
         """
         title = f"{model_name(str(self.model))}, {title}"
         with stage_progress(title) as on_stage:
@@ -292,12 +312,12 @@ def parameters_from_option(text: str | None) -> dict[str, Any]:
 
 
 def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4096}') -> dict[str, Any]:
-    """Read the mapping that an option has in JSON.
+    """Read the value of an option that must be a JSON object.
 
     Args:
         name: of the option, for the error.
         text: its value.
-        example: for the error.
+        example: a right value, for the error.
 
     Raises:
         ValueError: it is no JSON object.
@@ -318,10 +338,11 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
     Args:
         words: `R3`, `R3:iou_threshold=0.3,matching=greedy`, where a value is JSON or a word, or `R3:{"beta": 2}`.
         box_format: how the model writes boxes; None leaves it to the rows.
-        functions: whether a reward function of TRL may be among them.
+        functions: whether any function that scores completions, as TRL takes them, may be among them.
 
     Returns:
-        The rewards by name, with scheduled parameters at their final values. The name includes the parameters.
+        By name, which includes the parameters: each reward, with scheduled parameters at their final values, or
+        function.
 
     Raises:
         ValueError: an unknown name or parameter, parameters that are written in another way, or a reward twice.
@@ -338,6 +359,7 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
     for word in words:
         name, colon, text = word.partition(":")
         parameters = _parameters_of_reward(name, text)
+        # Of a dotted path the last part is short enough for tables.
         key = f"{name.rpartition('.')[2]}{colon}{text}"
         if key in rewards:
             raise ValueError(
@@ -345,7 +367,7 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
         reward = look_up(name)
-        # A grounding reward takes completions too, but has parameters and a box format.
+        # A grounding reward takes completions too, but has parameters and a box format, as those in the registry have.
         is_function = takes_completions(reward) and not isinstance(reward, GroundingReward)
         if functions and is_function and name not in REGISTRY:
             if parameters:
@@ -360,10 +382,11 @@ def rewards_from_words(words: Sequence[str], box_format: Any = None, *, function
 
 
 def _parameters_of_reward(name: str, text: str) -> dict[str, Any]:
-    """Read the parameters behind the colon of a reward, in JSON or as name=value,…; returns them by name."""
+    """Read the parameters of a reward, JSON or name=value,… after the colon, into a mapping; empty without any."""
     if text.startswith("{"):
-        return object_from_option(f"the reward {name!r}", text, 'R3:{"iou_threshold": 0.3}')
+        return object_from_option(f"the reward {name!r}", text, example='R3:{"iou_threshold": 0.3}')
     parameters = {}
+    # Empty parts: of no text at all, or beside a comma too many.
     for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")
         if not key or not value or key in parameters:
@@ -386,5 +409,5 @@ def _from_json_or_text(text: str) -> Any:
 def final_reward(reward: "GroundingReward") -> "GroundingReward":
     """The reward with every scheduled parameter at its final value; a line on the standard error reports each."""
     for name, schedule in reward.schedules:
-        say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", error=True)
+        say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", stderr=True)
     return reward.final()
