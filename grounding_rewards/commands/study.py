@@ -80,6 +80,7 @@ def run(
         return 0
     if config is None:
         raise ValueError("Expected the YAML of a study, got none. configs/study/ has some; --report-only needs none.")
+    # A dry run starts nothing, so this machine may lack what the runs need, such as a GPU.
     plan = read_plan(config, dataset=dataset, elsewhere=dry_run)
     folder = Folder(out)
     runs = _selected_runs(plan, only, seeds, index)
@@ -87,6 +88,7 @@ def run(
         _print_runs(plan, runs, folder)
         return 0
     if starts_only:
+        # Without any runs all initial checkpoints are made.
         runs = []
     elif index is not None and not folder.start(runs[0].start).is_file():
         raise ValueError(
@@ -102,37 +104,43 @@ def run(
 
 
 def _make_runs(plan: Plan, folder: Folder, runs: Sequence[Run], jobs: int) -> bool:
-    """Make the missing ones of some runs, without any all initial checkpoints, and say how each ended.
+    """Make those runs that are not finished, or all initial checkpoints, and print how each ended.
+
+    Args:
+        plan: of the study.
+        folder: of the study.
+        runs: to be made with their initial checkpoints; if empty, initial checkpoints alone are made.
+        jobs: runs at the same time.
 
     Returns:
         Whether none failed.
     """
     from grounding_rewards.study.runs import make_runs, missing_runs
 
-    missing = [run.name for run in missing_runs(runs, folder)]
-    if len(missing) < len(runs):
-        say(f"{len(runs) - len(missing)} of {counted(len(runs), 'run')} finished before")
-    ended: list[str] = []
+    missing_names = [run.name for run in missing_runs(runs, folder)]
+    if len(missing_names) < len(runs):
+        say(f"{len(runs) - len(missing_names)} of {counted(len(runs), 'run')} finished before")
+    ended_names: list[str] = []
 
-    def end(name: str, error: str, seconds: float) -> None:
-        """Count a run that has ended, and say how; initial checkpoints are not counted as runs."""
-        if name in missing:
-            ended.append(name)
+    def print_end(name: str, error: str, seconds: float) -> None:
+        """Print how a run or an initial checkpoint ended, and how many of the missing runs have ended by now."""
+        if name in missing_names:
+            ended_names.append(name)
         outcome = "failed" if error else "finished"
-        say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended)} of {len(missing)})", error=True)
+        say(f"{name}: {outcome} in {seconds:.0f} s ({len(ended_names)} of {len(missing_names)})", stderr=True)
 
-    errors = make_runs(plan, folder, runs, jobs=jobs, on_end=end)
+    errors = make_runs(plan, folder, runs, jobs=jobs, on_end=print_end)
     goal = counted(len(runs), "run") if runs else counted(len(plan.starts), "initial checkpoint")
     say(f"{goal}: {len(errors)} failed")
-    # All runs from a checkpoint that failed have the same error.
+    # All runs from an initial checkpoint that failed have its error: it is printed once, after all their names.
     for error in dict.fromkeys(errors.values()):
-        failed = [name for name in errors if errors[name] == error]
-        say(f"failed: {', '.join(failed)}: {error}", error=True)
+        failed_names = [name for name in errors if errors[name] == error]
+        say(f"failed: {', '.join(failed_names)}: {error}", stderr=True)
     return not errors
 
 
 def _report(study: Path) -> None:
-    """Write the report of a study into its folder report/, and print its tables and sentences."""
+    """Write the report of a study into its folder report/, and print its table of arms and its conclusions."""
     from rich.text import Text
 
     from grounding_rewards.study.report import arms_table, sentences, write_report
@@ -147,7 +155,10 @@ def _report(study: Path) -> None:
 
 
 def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index: int | None) -> list[Run]:
-    """The runs of a plan that the options `--only`, `--seeds` and `--index` choose; refuse unknown ones."""
+    """The runs of a plan that the options `--only`, `--seeds` and `--index` choose, all without them; refuse unknown.
+
+    The number of `--index` counts those runs that the other options leave.
+    """
     arms = list(dict.fromkeys(run.arm for run in plan.runs))
     unknown = [name for name in only if name not in arms]
     if unknown:
@@ -165,18 +176,19 @@ def _selected_runs(plan: Plan, only: Sequence[str], seeds: Sequence[int], index:
 
 
 def _print_runs(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
-    """Print a table of runs, each with its state, and their steps."""
+    """Print a table of runs, each with its steps and its state, and what the missing ones cost in steps of GRPO."""
     from grounding_rewards.report.tables import Cell, Table
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.runs import missing_runs
 
     missing = missing_runs(runs, folder)
-    words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
+    word_columns = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
     for number, run in enumerate(runs):
         state = "to be made" if run in missing else "finished"
         rows.append([str(number), run.name, run.role, reward_text(run.reward), str(run.config["max_steps"]), state])
     title = f"{plan.name}: {counted(len(runs), 'run')} from {counted(len(plan.starts), 'initial checkpoint')}"
-    output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
+    output_console(140).print(Table(["", *word_columns, "steps", "state"], rows, title).rich())
+    # One step of a run costs as much as `equivalent` steps of GRPO.
     steps = sum(run.config["max_steps"] * run.equivalent for run in missing)
     say(f"{len(missing)} of {len(runs)} runs are to be made, {steps:.0f} steps")
