@@ -70,7 +70,7 @@ def run(
 
 
 def print_inspection(inspection: Inspection, console: Any) -> None:
-    """Print tables and verdict. Control characters in the model's text are escaped.
+    """Print how the completions were read: statuses, rejected boxes, places of boxes, and what is suspect in bold red.
 
     Args:
         inspection: from :func:`inspect_completions`.
@@ -78,11 +78,11 @@ def print_inspection(inspection: Inspection, console: Any) -> None:
     """
     from rich.text import Text
 
-    n = len(inspection.texts)
-    console.print(f"{n} completions, box format {', '.join(inspection.space_checks)}", markup=False)
+    n_completions = len(inspection.texts)
+    console.print(f"{n_completions} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     rows: list[list[str | Cell]] = []
     for status, count in inspection.statuses.items():
-        rows.append([status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")])
+        rows.append([status, str(count), _share(count, n_completions), Cell("", _excerpt(inspection, status), "words")])
     headings: list[str | Cell] = ["status", "completions", "share", Cell("example", kind="words")]
     console.print(Table(headings, rows).rich(unbroken=range(3)))
     if inspection.reasons:
@@ -91,15 +91,17 @@ def print_inspection(inspection: Inspection, console: Any) -> None:
             rows.append([reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")])
         console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], rows).rich())
     box_facts = {
-        "per completion, mean": f"{inspection.boxes / n:.2f}",
+        "per completion, mean": f"{inspection.boxes / n_completions:.2f}",
         "per completion, most": str(inspection.most_boxes),
+        # Of the boxes on images whose size is known.
         "reaching off the image": _share(inspection.off_image, inspection.located),
     }
-    # Of a format that reads the whole text nobody has looked for thinking.
+    # A format that reads the whole text does not look for thinking: then no completion has any.
     if any(count for state, count in inspection.thinking.items() if state != "none"):
-        box_facts["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
-        box_facts["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
+        box_facts["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n_completions)
+        box_facts["thinking never closed"] = _share(inspection.thinking["unclosed"], n_completions)
     console.print(Table(["boxes", ""], list(box_facts.items())).rich())
+    # A check finds another box format `likely` where the numbers contradict the declared one.
     for name, check in inspection.space_checks.items():
         console.print(Text(f"{name}: {check.message}", style="bold red" if check.likely else ""))
     if inspection.thinking_suspicion is not None:
@@ -114,18 +116,20 @@ def _share(count: int, total: int) -> str:
 
 
 def _excerpt(inspection: Inspection, key: str) -> str:
-    """One line of the first completion with a status or reason: its end if it was cut off, else its start.
+    """Up to :data:`_EXCERPT` characters of an example, in one line; empty if no completion is one.
 
     Args:
         inspection: with the completions.
-        key: a status or a reason.
+        key: a status or a reason for which boxes are rejected, of which the first completion is shown.
     """
     if key not in inspection.examples:
         return ""
-    answer = inspection.answers[inspection.examples[key][0]].strip()
-    if key in ("truncated", "unclosed"):
-        ending = printable(answer[-_EXCERPT:], lines=False)
-        # Escapes make the line longer than the answer.
-        return ending if len(answer) == len(ending) <= _EXCERPT else f"…{ending[1 - _EXCERPT :]}"
-    start = printable(answer[:_EXCERPT], lines=False)
-    return start if len(answer) == len(start) <= _EXCERPT else f"{start[: _EXCERPT - 1]}…"
+    first_example = inspection.examples[key][0]
+    answer = inspection.answers[first_example].strip()
+    is_cut_off = key in ("truncated", "unclosed")
+    # What is wrong with an answer that was cut off is seen at its end. Escaping may make the part longer.
+    part = printable(answer[-_EXCERPT:] if is_cut_off else answer[:_EXCERPT], lines=False)
+    if len(answer) == len(part) <= _EXCERPT:
+        return part
+    # One character less makes room for the ellipsis.
+    return f"…{part[1 - _EXCERPT :]}" if is_cut_off else f"{part[: _EXCERPT - 1]}…"

@@ -97,6 +97,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     options.check_subject(log)
     name, run_parameters = options.reward, None
     if name is None:
+        # The log of a run lies beside the configuration that names the reward it trained; R4 where there is none.
         reward_of_run = trained_reward(log[0]) if log else None
         name, run_parameters = reward_of_run or ("R4", None)
     judge = options.judge(name, run_parameters)
@@ -113,7 +114,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
         answers = options.read_log(log, judge, images, in_groups=True, group_size=options.group_size)
         rows, texts = answers.rows, answers.texts
         for note in answers.notes:
-            say(f"note: {note}", error=True)
+            say(f"note: {note}", stderr=True)
     report = measure_signal(rows, texts, judge, tried=options.tried, track=partial(track, "scoring"))
     if options.json is not None:
         write_numbers(options.json, report.to_dict())
@@ -122,7 +123,8 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
 
 
 def _ask_model(options: SignalOptions, images: Dataset, judge: GroundingReward) -> tuple[AskedModel, list[list[str]]]:
-    """The model and its sampled answers to each image, those in the folder of `--keep` if they are there."""
+    """The model and its sampled answers to each image; those that the folder of `--keep` has are not made again."""
+    # Not every reward compares labels.
     label_matching = getattr(judge.box_reward, "label_matching", "ignore")
     asked_model = options.prepare_asking(images, judge, backend=options.backend, label_matching=label_matching)
     with tempfile.TemporaryDirectory() as temporary_folder:
@@ -134,7 +136,9 @@ def _ask_model(options: SignalOptions, images: Dataset, judge: GroundingReward) 
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
-    """Print the table and the recommendation; only the recommendation if nothing is wrong or the answers are misread.
+    """Print the table of rewards and the recommendation, or the recommendation alone.
+
+    No table is needed where nothing is wrong, and none is right where the answers are read in the wrong box format.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
@@ -147,15 +151,16 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
         console.print(Text(report.recommendation, style="bold"))
         return
     reward = report.configured
+    # Groups whose answers all get the same reward, from which nothing is learned, with the interval of their share.
     share, low, high = map(percent, reward.no_spread)
     counts = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups."
     console.print(Text(f"{counts} Without spread under {reward.name}: {share} [{low}, {high}]"))
-    headings, lines = report.table()
-    table = Table([*headings[:2], Cell(headings[2], kind="words"), *headings[3:]], lines)
+    (name, no_spread, cause, *further_headings), rows = report.table()
+    table = Table([name, no_spread, Cell(cause, kind="words"), *further_headings], rows)
     caption = None
     if console.width < WIDE:
         # A narrow terminal has room for the name, the share without spread and its cause.
-        caption = f"{len(table.header) - 3} more columns in a terminal of {WIDE} characters."
+        caption = f"{len(further_headings)} more columns in a terminal of {WIDE} characters."
         table = table.first_columns(3)
     console.print(table.rich(caption=caption))
     console.print(Text(report.recommendation, style="bold"))
