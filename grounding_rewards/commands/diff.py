@@ -82,6 +82,7 @@ def run(
         reward=reward,
     )
     if html is not None:
+        # Both runs have the same images: those of B's dataset are shown.
         load_image = _image_loader(comparison.run_facts[1], allow_outside)
         write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:
@@ -110,13 +111,13 @@ def _image_loader(facts: Mapping[str, Any], allow_outside: bool) -> Callable[[Pr
     # A log without a dataset has no split.
     if split:
         name = str(facts.get("dataset"))
-        # All rows of a dataset are taken, as the images of the run need not be the first. Synthetic ones have no end.
+        # The images of a run need not be the first of a dataset, so None takes all; of drawn ones there is no end.
         count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
             dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
-            # Each image is opened when it is shown: most are not.
+            # Most images are not shown: a loader opens one when it is.
             for number, image_id in enumerate(dataset["id"]):
                 loaders[str(image_id)] = partial(load_dataset_image, dataset, number)
         except (ValueError, KeyError, OSError, ImportError) as error:
-            say(f"grounding-rewards: images are shown without their pixels: {error}", error=True)
+            say(f"grounding-rewards: images are shown without their pixels: {error}", stderr=True)
     return lambda image: loaders[image.id]() if image.id in loaders else None

@@ -124,8 +124,10 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
         log: files or folders with completions; also as --completions
     """
     if log:
+        # Logs may be given in both ways, and are told of in the same words.
         options.completions = [*log, *options.completions]
     options.check_subject(options.completions)
+    # The command without what says nothing about its results.
     command = options.words(hidden=("out", "overwrite"))
     if not options.overwrite:
         evaluation_page.check_evaluation_folder(options.out, command)
@@ -134,7 +136,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     measures = Measures(reward.name, options.label_matching, tuple(dict.fromkeys(options.iou)), options.seed)
     images = options.images(options.split, options.max_images)
     training_images = _training_images(options)
-    # A model without images was refused above.
+    # A model without images was refused above: the second condition is for the type checker.
     if options.model is not None and images is not None:
         subject = _ask_model(options, options.model, images, reward)
     else:
@@ -143,7 +145,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     with stage_progress("reading the answers") as on_progress:
         predictions = read_predictions(rows, subject.answers.texts, reward)
         for note in (*subject.answers.notes, *answer_notes(predictions)):
-            say(f"warning: {note}", error=True)
+            say(f"warning: {note}", stderr=True)
         on_progress("answering without a look at the images")
         systems = {subject.name: predictions, **baseline_systems(rows, training_images, reward)}
         on_progress("measuring")
@@ -159,7 +161,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             load_image=_image_loader(subject),
             reference=systems[REFERENCE],
         )
-        # Plots and page need memory; the other systems are not shown image by image.
+        # Plots and page need the memory of the other systems, whose answers are not shown.
         systems.clear()
         evaluation_page.write_evaluation_folder(options.out, page)
     _print(options, page)
@@ -167,15 +169,15 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
 
 
 def _image_loader(subject: _Subject) -> Callable[[int], Image | None]:
-    """A function that opens the image of the k-th answer from the dataset; without one there are no images."""
+    """A function that opens the image of an answer, given the answer's index; it returns None without a dataset."""
     from grounding_rewards.data.dataset_columns import load_dataset_image
 
-    images, numbers = subject.images, subject.answers.numbers
-    return lambda k: None if images is None else load_dataset_image(images, numbers[k])
+    images, row_numbers = subject.images, subject.answers.numbers
+    return lambda index: None if images is None else load_dataset_image(images, row_numbers[index])
 
 
 def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
-    """The rows on which the constant box is fitted; None if there are none."""
+    """The rows, without images, on which the constant box is fitted; None if the user names no such split."""
     from grounding_rewards.data.dataset_columns import light_rows
 
     if options.train_split == NO_SPLIT:
@@ -191,12 +193,16 @@ def _read_log(options: EvaluateOptions, images: Dataset | None, reward: Groundin
     """The log that is evaluated, with its answers."""
     logs = options.completions
     answers = options.read_log(logs, reward, images, label_matching=options.label_matching)
+    # Its name in tables: that of its file, if it is a single one.
     name = system_name(logs[0]) if len(logs) == 1 else "completions"
     return _Subject(name, answers, images, reward, {"completions": ", ".join(path.name for path in logs)})
 
 
 def _ask_model(options: EvaluateOptions, model: str, images: Dataset, reward: GroundingReward) -> _Subject:
-    """The model that is evaluated, with its answers, which it writes into the folder of the evaluation."""
+    """Ask the model, which writes its answers into the folder of the evaluation, and return both.
+
+    The greedy answer to each image is judged; samples show how much answers vary.
+    """
     from grounding_rewards.logs.join import ImageAnswers
 
     if options.robustness and options.backend == "vllm":
@@ -208,20 +214,21 @@ def _ask_model(options: EvaluateOptions, model: str, images: Dataset, reward: Gr
     backend = "transformers" if options.robustness else options.backend
     asked_model = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
     options.out.mkdir(parents=True, exist_ok=True)
-    overwrite = options.overwrite
-    texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=overwrite)
+    texts = options.ask(asked_model, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
     decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked_model.model.backend}"
     if options.samples:
-        sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": overwrite}
+        sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
         samples = options.ask(asked_model, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
-        # The greedy answer comes first: it is the one that is judged.
+        # The first answer to an image is the one that is judged.
         texts = [[*greedy, *sampled] for greedy, sampled in zip(texts, samples, strict=True)]
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
+    # The sentence becomes the value of a fact of this name.
     size = asked_model.image_size.removeprefix("Image size: ").rstrip(".")
     facts: dict[str, Any] = {"model": model, "image size": size, "decoding": decoding}
     points: list[RobustnessPoint] = []
     if options.robustness:
         points, facts["robustness"] = _measure_robustness(options, asked_model)
+    # It was asked about every row of the dataset in order.
     answers = ImageAnswers(asked_model.rows, texts, numbers=list(range(len(texts))))
     return _Subject(model_name(model), answers, asked_model.dataset, asked_model.reward, facts, tuple(points))
 
@@ -230,6 +237,7 @@ def _measure_robustness(options: EvaluateOptions, asked_model: AskedModel) -> tu
     """The metrics of the model on changed images, and which images were changed, in words."""
     from grounding_rewards.models.robustness import robustness
 
+    # In the size at which the model sees them; the first alone, as each is asked about many times.
     images = asked_model.fitted_images
     images = images.select(range(min(options.robustness_images, images.num_rows)))
     with stage_progress() as on_progress:
@@ -249,7 +257,7 @@ def _measure_robustness(options: EvaluateOptions, asked_model: AskedModel) -> tu
 
 
 def _facts(options: EvaluateOptions, reward: GroundingReward, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts on the page about any evaluation: its images, its reward, and versions of libraries."""
+    """What the page says of how it was measured, of a model as of a log: images, reward and versions of libraries."""
     formats = box_formats_of(reward.box_format, (row.get("box_format") for row in rows))
     versions = {name: version for name, version in package_versions(_PACKAGES).items() if version is not None}
     return {
@@ -269,7 +277,7 @@ def _print(options: EvaluateOptions, page: evaluation_page.EvaluationPage) -> No
     console.print(evaluation.looking, markup=False)
     table = core_table(evaluation, page.reward, title=page.subtitle)
     if console.width < WIDE:
-        # Without the baselines: names, the model, and how far it is above the constant box.
+        # The columns of the metric, the model, and how far it is above the constant box; not the baselines.
         table = table.first_columns(3)
     console.print(table.rich(caption=f"{len(evaluation.metrics) - len(table.rows)} more metrics on the page."))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
