@@ -68,6 +68,7 @@ def run(
 
     declared_format = get_box_format(box_format)
     named_rewards = rewards_from_words(rewards, declared_format, functions=True)
+    # The scripts need sizes and reference boxes alone: light rows leave the images out.
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     result = audit(named_rewards, images, declared_format, track=partial(track, "playing"))
     if json is not None:
@@ -76,6 +77,7 @@ def run(
         from grounding_rewards.report.audit_page import render_audit_page
 
         write_whole(html, render_audit_page(result, dataset=f"{dataset}, {split}"))
+    # Where the output is no terminal, every reward has room for its column beside the names of the scripts.
     print_audit(result, output_console(max(120, 60 + 11 * len(named_rewards))))
     return int(strict and bool(result.faults))
 
@@ -94,7 +96,7 @@ def print_audit(result: Audit, console: Console) -> None:
     images = f"{result.images} images, {result.negatives} of them without a finding"
     caption = f"Written in {result.box_format}. ! marks what is wrong, ~ a documented weakness, both explained below."
     answers = audit_table(result)._replace(title=f"Mean reward of each scripted answer, {images}")
-    # Names are broken into lines, numbers never.
+    # Numbers are never broken into lines; names, in column 0, are.
     console.print(answers.rich(small=False, caption=caption, unbroken=range(1, len(answers.header))))
     for table in found_tables(result):
         console.print(table.rich(small=False))

@@ -86,6 +86,7 @@ def run(
         target_model,
         splits=split,
         allow_outside=allow_outside,
+        # The longest side of the images that are kept for the page; 0 keeps none.
         thumbnails=LONGEST_SIDE if html is not None and not no_images else 0,
         names=not no_images,
         processes=processes,
@@ -114,6 +115,7 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
         console.print(_defect_table(defect))
     for assumption in checkup.assumptions:
         console.print(Text.assemble(("assumed  ", "dim"), assumption))
+    # Checks that could not be made for one reason share a line.
     titles_by_reason: dict[str, list[str]] = {}
     for name, reason in checkup.unchecked.items():
         titles_by_reason.setdefault(reason, []).append(CHECKS[name].title.lower())
@@ -124,6 +126,7 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
         Text(f"{metrics.boxes:,} boxes, {metrics.negatives:,} of {metrics.rows:,} images without any, ")
         + Text(f"{len(checkup.passed)} of {len(CHECKS)} checks found nothing", style="dim")
     )
+    # The first defect is the worst.
     style = _COLOURS[checkup.defects[0].severity] if checkup.defects else "bold green"
     console.print(Text(f"{checkup.dataset}: {doctor_verdict(checkup)}", style=style))
 
@@ -144,7 +147,7 @@ def _defect_table(defect: Defect) -> Any:
         table.add_row("found", Text(defect.found))
     for number, fault in enumerate(defect.examples):
         heading = "examples" if number == 0 else ""
-        text = ": ".join(words for words in (place(fault), fault.detail) if words)
+        text = ": ".join(filter(None, (place(fault), fault.detail)))
         table.add_row(heading, Text(text))
     table.add_row("why", Text(defect.why))
     table.add_row("fix", Text(defect.fix))

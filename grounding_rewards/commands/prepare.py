@@ -115,7 +115,7 @@ class PrepareOptions:
     def settings(self, dataset: str) -> PrepareSettings:
         """The options that decide the content of the folder, parsed from the texts of the command line."""
         names = [setting.name for setting in fields(PrepareSettings)]
-        # Settings of the names of options have their values, unless their text has to be parsed.
+        # Most settings have the name and the value of an option; others follow, whose text must be parsed.
         values: dict[str, Any] = {name: getattr(self, name) for name in names if hasattr(self, name)}
         values |= {
             "dataset": dataset,
@@ -149,6 +149,7 @@ def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, optio
         faults: list[str] = []
         source_arguments = source_options(read, options.option)
         if settings.bad_rows == "drop":
+            # With a list for its errors the source goes on where it would raise the first.
             source_arguments["faults"] = faults
         images: list[AnnotatedImage] = []
         for image in read(str(options.root), split=settings.split, **source_arguments):
@@ -169,7 +170,7 @@ def run(dataset: Annotated[str, Parameter(validator=_check_source)], /, *, optio
 
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:
-    """Read NAME=SHARE,… into names and shares."""
+    """Read the text of `--split-shares`, NAME=SHARE,…, into pairs of a split and its share of the patients."""
     parts = [part.split("=") for part in text.split(",")]
     try:
         return tuple((name.strip(), float(share)) for name, share in parts)
@@ -182,6 +183,7 @@ def _shares(text: str) -> tuple[tuple[str, float], ...]:
 def print_summary(out: Path, manifest: Mapping[str, Any]) -> None:
     """Print a line of counts for each split, what was left out, what the source says, and where the card is."""
     for split, counts in manifest["splits"].items():
+        # A split may have no rows.
         share = counts["negatives"] / max(counts["rows"], 1)
         print(
             f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"

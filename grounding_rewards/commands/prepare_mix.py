@@ -38,8 +38,9 @@ def run(
 
 
 def _part(text: str) -> Part:
-    """Read FOLDER or FOLDER=WEIGHT; a folder's name may itself have an equals sign."""
+    """Read FOLDER or FOLDER=WEIGHT."""
     folder, equals, weight = text.rpartition("=")
+    # The name of a folder may itself have an equals sign.
     if not equals or Path(text).is_dir():
         return Part(Path(text))
     try:

@@ -28,7 +28,7 @@ def run(command: str, words: Sequence[str]) -> int:
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     is_dry_run = any(word in DRY_RUN for word in words)
-    # TRL's parser prints all options for --help.
+    # TRL's parser, which knows no --help-all, prints all options for --help.
     option_words = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
     parse: Any = parse_sft_arguments if command == "sft" else parse_grpo_arguments
     arguments, config, model = parse(option_words)
@@ -54,7 +54,7 @@ def run(command: str, words: Sequence[str]) -> int:
 
 
 def short_help(command: str) -> str:
-    """The text of `--help`: our options, and those of TRL that most runs set, each with its default.
+    """The text of `--help`: this package's options, and those of TRL that most runs set, each with its default.
 
     Args:
         command: `train` or `sft`.
@@ -84,7 +84,7 @@ def short_help(command: str) -> str:
     for title, options in sections.items():
         lines.append(f"{title}:")
         for name, (default, text) in options.items():
-            # --help-all has the rest of a longer text.
+            # Of a longer text the first sentence: --help-all has the rest.
             sentence = text.partition(". ")[0].rstrip(".")
             lines.append(f"  --{name}{_shown_default(default)}  {sentence}")
         lines.append("")
