@@ -169,7 +169,7 @@ class Lung:
     dome: float
 
     def edges(self, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-        """The smaller and the larger x of the lung at a height."""
+        """The smaller and the larger x of the lung at this y."""
         level = np.clip((np.asarray(y) - self.top) / (self.base - self.top), 0.0, 1.0)
         inner_edge, outer_edge = (_outline(shape)(level) * self.half_width for shape in (_INNER, _OUTER))
         if self.side < 0:
@@ -229,7 +229,7 @@ class Anatomy:
 
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
-    """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size in millimetres."""
+    """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size; in millimetres."""
     # On a smaller image the chest is smaller, so that it fits.
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
@@ -284,8 +284,9 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
 def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
     """Push the lung aside for a heart of this cardiothoracic ratio, and return its mask, `(rows, columns)`."""
     width = 2.0 * anatomy.half_width * ratio
+    # The y of the top of the diaphragm, on which the heart rests.
     floor = anatomy.base - anatomy.lungs[0].dome
-    # A large heart grows to the sides rather than upwards.
+    # Its shorter radius as a share of its width: a large heart grows to the sides rather than upwards.
     flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
     # A third of the heart is on the patient's right of the midline.
     x, y = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width
@@ -298,6 +299,7 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
 def _spine(x: float, end: float, *, width: float) -> list[Line]:
     """The lines of a spine at x, from the top of the image to y = end: a broad line, and a thin one for each disc."""
     lines = [Line(np.array([[x, 0.0], [x, end]]), width=width, amount=0.30)]
+    # The discs are 25 mm apart and a little narrower than the spine; they let more rays pass than bone.
     left, right = x - width / 2 + 4.0, x + width / 2 - 4.0
     for y in np.arange(12.0, end, 25.0):
         lines.append(Line(np.array([[left, y], [right, y]]), width=4.0, amount=-0.10))

@@ -78,9 +78,10 @@ def _lung_of(anatomy: Anatomy, finding: PlannedFinding) -> Lung:
 def _in_lung(
     rng: np.random.Generator, anatomy: Anatomy, label: str, size: tuple[float, float], word: str
 ) -> PlannedFinding:
-    """A finding anywhere in a lung, with its width and height, and a word before its label in the phrase."""
+    """A finding of this width and height anywhere in a lung; `word`, unless empty, precedes the label in its phrase."""
     lung = _random_lung(rng, anatomy)
     x, y = lung.point(float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.12, 0.9)))
+    # `describe` fills in the zone when the place of the box is known.
     phrase = f"{word} {label} in the {{zone}}".strip()
     return PlannedFinding(label, lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
@@ -133,8 +134,9 @@ def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindin
     lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _draw_lognormal(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 70, 150)} {_SIDES[lung.side]} pleural effusion"
-    top = lung.base - height
-    return PlannedFinding("pleural effusion", lung.side, lung.middle, top, lung.half_width, height, phrase, 0)
+    # Its y is that of the highest point; x and width play no part in painting, nor does the seed.
+    y = lung.base - height
+    return PlannedFinding("pleural effusion", lung.side, lung.middle, y, lung.half_width, height, phrase, 0)
 
 
 def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
@@ -143,15 +145,18 @@ def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFi
     lung = _random_lung(rng, anatomy)
     height = min(_IMAGE * _draw_lognormal(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 60, 120)} {_SIDES[lung.side]} apical pneumothorax"
+    # Its y is that of the apex, its width that of the gap at the wall beside it; the outline is not random.
     return PlannedFinding("pneumothorax", lung.side, lung.middle, lung.top, 0.35 * height, height, phrase, 0)
 
 
 def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of an enlarged heart."""
-    # NIH, 146 boxes: width 0.403, 0.466, 0.535. A heart is enlarged from half of the chest's width up.
+    # NIH, 146 boxes: width 0.403, 0.466, 0.535. The ratio is that of the heart's width to the chest's; from 0.5 up a
+    # heart is enlarged, and here clearly so.
     ratio = float(np.clip(_IMAGE * _draw_lognormal(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
     width = 2 * anatomy.half_width * ratio
     phrase = f"{_degree(ratio, 0.58, 0.65, ('mild', 'moderate', 'severe'))} cardiomegaly"
+    # `paint_heart` takes the width alone, and knows the place.
     return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, phrase, 0)
 
 
@@ -168,29 +173,35 @@ def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindi
 
 def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
     """Draw the size, the place and the words of an endotracheal tube."""
-    # Outer diameter 9 to 12 mm; the tip lies 30 to 50 mm above the carina.
+    # Outer diameter 9 to 12 mm; the tip lies 30 to 50 mm above the carina, which is 62 mm below the apex.
     tip = anatomy.top + 62.0 - float(rng.uniform(30.0, 50.0))
-    phrase = "endotracheal tube in the midline"
-    return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, float(rng.uniform(9.0, 12.0)), tip, phrase, 0)
+    width, phrase = float(rng.uniform(9.0, 12.0)), "endotracheal tube in the midline"
+    return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, width, tip, phrase, 0)
 
 
 def _lobed_distance(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
-    """The distance of each pixel from the middle of a finding, 1 on its irregular outline; `(rows, columns)`."""
+    """The distance of each pixel from the middle of a finding, 1 on its irregular outline; `(rows, columns)`.
+
+    `bumps`: how far the outline departs from an ellipse, as a share of its radius.
+    """
     rng = np.random.default_rng(finding.seed)
     x, y = (canvas.x - finding.x) / (finding.width / 2), (canvas.y - finding.y) / (finding.height / 2)
     angle = np.arctan2(y, x)
     outline = np.ones_like(angle)
+    # Waves around the ellipse, from two to six of them, the finer the lower; the outline never shrinks below a half.
     for waves in range(2, 7):
         outline += bumps * rng.normal() / waves * np.cos(waves * angle + rng.uniform(0.0, 2.0 * np.pi))
     return np.hypot(x, y) / np.maximum(outline, 0.5)
 
 
 def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
-    """Paint a nodule or a mass, and return its mask."""
-    radius = _lobed_distance(canvas, finding, 0.06)
-    soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, 3.0)
+    """Paint a nodule or a mass, and return the mask of its extent, 1 up to a soft edge."""
+    radius = _lobed_distance(canvas, finding, bumps=0.06)
+    # The distance from the outline, from units of the radius to millimetres, is positive outside.
+    soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, softness=3.0)
     # The thickness of a ball, but not down to nothing, so that its edge is visible.
     mask = soft * (0.35 + 0.65 * np.sqrt(np.clip(1.0 - radius**2, 0.0, 1.0)))
+    # A larger one is denser, up to 60 mm.
     canvas.tissue += (0.35 + 0.006 * min(finding.width, 60.0)) * mask
     return soft
 
@@ -203,13 +214,15 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     # Not the seed of the outline, from which `_lobed_distance` draws.
     rng = np.random.default_rng(finding.seed + 1)
     size = min(finding.width, finding.height)
-    extent = ramp((1.0 - _lobed_distance(canvas, finding, 0.18)) * size / 2, 0.2 * size)
-    # Patches have the same size in millimetres for every number of pixels.
+    extent = ramp((1.0 - _lobed_distance(canvas, finding, bumps=0.18)) * size / 2, softness=0.2 * size)
+    # Noise on a grid of 64 x 64 points over the image, so that patches do not depend on its number of pixels.
     rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
     grain_points = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
+    # How dense each place is, from 0.25 to 1; order 1 interpolates linearly.
     patches = np.clip(0.65 + 1.6 * map_coordinates(grain, grain_points, order=1), 0.25, 1.0)
     mask = extent * ramp(lung.inward(canvas), _EDGE)
+    # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.8 * mask * patches
     return visible
@@ -221,6 +234,7 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
     tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
     band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
     mask = band * ramp(lung.inward(canvas), _EDGE)
+    # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.75 * mask
     return visible
@@ -229,12 +243,15 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
 def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint fluid at the base of a lung, and return the mask of the displaced air."""
     lung = _lung_of(anatomy, finding)
+    # Where the lung is wide, above the dome.
     x_min, x_max = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
-    share = np.clip((canvas.x - x_min) / (x_max - x_min), 0.0, 1.0)
-    share = 1.0 - share if finding.side < 0 else share
-    # The meniscus: fluid climbs along the wall.
-    surface = finding.y + 0.75 * finding.height * (1.0 - share**1.6)
-    mask = ramp(canvas.y - surface, 7.0) * ramp(lung.inward(canvas), _EDGE)
+    from_left = np.clip((canvas.x - x_min) / (x_max - x_min), 0.0, 1.0)
+    # 0 at the midline, 1 at the wall.
+    outwards = 1.0 - from_left if finding.side < 0 else from_left
+    # The y of the surface, a meniscus: fluid climbs up to `finding.y` along the wall.
+    surface = finding.y + 0.75 * finding.height * (1.0 - outwards**1.6)
+    mask = ramp(canvas.y - surface, softness=7.0) * ramp(lung.inward(canvas), _EDGE)
+    # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.97 * mask
     return visible
@@ -243,45 +260,51 @@ def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -
 def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint air without vessels and the edge of the collapsed lung, and return the mask of the air."""
     lung = _lung_of(anatomy, finding)
+    # 0 at the apex, 1 at the lower end of the finding.
     down = np.clip((canvas.y - finding.y) / finding.height, 0.0, 1.0)
     x_min, x_max = lung.edges(canvas.y)
-    outer = canvas.x - x_min if finding.side < 0 else x_max - canvas.x
-    # Distance of the collapsed lung's edge: it has sunk from the wall and the apex, less in lower parts.
-    gap = np.minimum(outer - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
+    from_wall = canvas.x - x_min if finding.side < 0 else x_max - canvas.x
+    # Distance from the edge of the collapsed lung in millimetres: positive in the lung, negative in the air around it.
+    # The lung has sunk from the wall, less in lower parts, and from the apex, by about half as much.
+    gap = np.minimum(from_wall - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
     inside = ramp(lung.inward(canvas), _EDGE) * (canvas.y < finding.y + finding.height)
-    mask = ramp(-gap, 2.5) * inside
+    mask = ramp(-gap, softness=2.5) * inside
+    # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.vessels *= 1.0 - mask
     canvas.air += 0.14 * visible
-    # The edge of the collapsed lung is a thin white line.
+    # The edge of the collapsed lung, where the gap is 0, is a thin white line.
     canvas.tissue += 0.16 * np.exp(-((gap / 1.2) ** 2)) * inside
     return visible
 
 
 def _paint_cardiomegaly(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint an enlarged heart, and return its mask."""
-    return paint_heart(canvas, anatomy, finding.width / (2 * anatomy.half_width))
+    # The cardiothoracic ratio: the heart's width over that of the chest.
+    return paint_heart(canvas, anatomy, ratio=finding.width / (2 * anatomy.half_width))
 
 
 def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint the case of a pacemaker, and return its mask."""
     tilt = np.random.default_rng(finding.seed).uniform(-0.4, 0.4)
     x, y = canvas.x - finding.x, canvas.y - finding.y
+    # In the axes of the tilted case.
     along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
-    # A superellipse: a box with round corners.
+    # A superellipse, which is a box with round corners: the radius is 1 on its outline.
     radius = ((2 * along / finding.width) ** 4 + (2 * across / finding.height) ** 4) ** 0.25
-    mask = ramp((1.0 - radius) * finding.width / 2, 1.5)
+    mask = ramp((1.0 - radius) * finding.width / 2, softness=1.5)
     canvas.tissue += 2.6 * mask
     return mask
 
 
 def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     """Paint a tube with its stripe, and return its mask."""
-    mask = np.zeros(canvas.tissue.shape)
+    mask = np.zeros_like(canvas.tissue)
+    # From above the image down to the tip.
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
     canvas.add_lines(mask, [Line(path, width=finding.width, amount=1.0)])
     canvas.tissue += 0.30 * mask
-    # A stripe of metal salt along the wall.
+    # A stripe of metal salt along its left wall, which ends a little above the tip.
     canvas.add_lines(canvas.tissue, [Line(path - [finding.width / 2 - 1.5, 1.5], width=1.6, amount=0.5)])
     return mask
 
@@ -316,6 +339,7 @@ def plan_findings(
     count = rng.choice(list(_COUNTS), p=list(_COUNTS.values()))
     sampled_labels = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())
     findings: list[PlannedFinding] = []
+    # In the order of painting.
     for label in sorted(sampled_labels.tolist(), key=FINDINGS.index):
         times = 1
         if label == "nodule":
@@ -333,6 +357,7 @@ def paint_finding(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> 
 def describe(anatomy: Anatomy, finding: PlannedFinding, y: float) -> str:
     """The phrase of a finding whose box has its centre at y, in millimetres: it names the third of the lung."""
     lung = _lung_of(anatomy, finding)
+    # 0 at the apex, 1 at the top of the diaphragm.
     share = (y - lung.top) / (lung.base - lung.dome - lung.top)
     third = _degree(share, 1 / 3, 2 / 3, ("upper", "middle", "lower"))
     return finding.phrase.format(zone=f"{_SIDES[lung.side]} {third} zone")
