@@ -218,7 +218,7 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
         # One unit says nothing about the spread over units.
         error, freedom = mean.standard_error, mean.units - 1
     if error < _ROUNDING:
-        # Equal units: no difference for certain, or one of which t would be endless.
+        # All units are equal: either there is no difference, and p is 1, or t would be endless, and there is no p.
         return Difference(value, value, value, 1.0 if abs(value) < _ROUNDING else math.nan, mean.estimate)
     if math.isinf(error):
         return Difference(value, math.nan, math.nan, math.nan, mean.estimate)
@@ -247,7 +247,7 @@ def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric
     partners = {(row.checkpoint, row.seed): row.metric for row in partner_rows}
     changes: list[tuple[ModelMetric, Jackknifed]] = []
     for row in rows:
-        # The row of an initial checkpoint has no seed.
+        # The partner is a run of the same seed; or the initial checkpoint, whose row has no seed.
         partner = partners.get((row.checkpoint, row.seed)) or partners.get((row.checkpoint, None))
         if partner is not None:
             changes.append((row, jackknifed_difference(partner, row.metric)))

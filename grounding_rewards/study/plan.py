@@ -371,9 +371,11 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
             # The seeds take the checkpoints of a kind in turn.
             start=checkpoints[list(plan.seeds).index(seed) % len(checkpoints)],
             seed=seed,
+            # A supervised arm has no reward, which a study chooses: it is a control, unless the YAML says otherwise.
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
             kind=kind,
             config=_drop_none({**config, "max_steps": steps, "seed": seed, **saving}),
+            # All runs cost about as much, supervised ones in another number of steps; of GRPO it is 1.
             equivalent=grpo_steps / steps,
         )
 

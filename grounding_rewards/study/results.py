@@ -234,7 +234,8 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
 
 
 def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, root: str | Path) -> None:
-    """Refuse arms without the reference arm from the same kind of initial checkpoint."""
+    """Refuse arms without the reference arm from the same kind of initial checkpoint; `arms` have runs enough."""
+    # Without any arms the reference is missing too: then the error says "every start" in the place of a kind.
     for kind in {key.start for key in arms} or {"every start"}:
         if ArmKey(kind, reference) not in arms:
             raise ValueError(

@@ -51,7 +51,7 @@ def make_runs(
     jobs: int = 1,
     on_end: Callable[[str, str, float], None] = lambda name, error, seconds: None,
 ) -> dict[str, str]:
-    """Make the missing ones of some runs, and the initial checkpoints that they need.
+    """Make those runs that are not finished, and the initial checkpoints that they need.
 
     Args:
         plan: of the study.
@@ -102,7 +102,7 @@ def make_runs(
                 futures[run.name] = pool.submit(attempt, run.name, partial(_make_run, plan, folder, run))
         try:
             for future in as_completed(futures.values()):
-                # Raises what is no error of a run.
+                # Raises what `attempt` does not count as the failure of a run, such as an interrupt: all stops.
                 future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
