@@ -64,7 +64,7 @@ def _spline_at(iou: float) -> float:
     start, width = piece[:2]
     t = (iou - start) / width
     # numpy's cube may differ from Python's in the last bit
-    return min(max(_cubic(piece, t, t * t, float(np.power(t, 3))), 0.0), 1.0)
+    return float(min(max(_cubic(piece, t, t * t, float(np.power(t, 3))), 0.0), 1.0))
 
 
 def _cubic(piece: Any, t: Any, t2: Any, t3: Any) -> Any:
