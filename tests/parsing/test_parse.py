@@ -1,7 +1,6 @@
 """The promises that hold for every format: exact conversion, round trips, and any text at all."""
 
 import json
-import math
 import time
 from pathlib import Path
 
@@ -56,15 +55,7 @@ def test_a_missing_size_is_the_callers_error_whatever_the_text(name, missing, te
         parse_boxes(text, name, **{**SIZES, missing: None})
 
 
-@pytest.mark.parametrize(
-    ("boxes", "name", "labels", "message"),
-    [
-        ([[0, 0, math.nan, 1]], "qwen3-vl", None, "finite numbers for `boxes`"),
-        ([[0, 0, 1, 1]], "qwen3-vl", ["a", "b"], "one label for each of the 1 boxes for `labels`, got 2"),
-        ([[0, 0, 1, 1]], "qwen3-vl", "a", "one label for each of the 1 boxes for `labels`, got 'a'"),
-        ([[0, 0, 1, 1]], "qwen2-vl", [3], r"words or None for `labels`, got \[3\]"),
-    ],
-)
+@pytest.mark.parametrize(("boxes", "name", "labels", "message"), table("parsing/cases", "format_boxes_refuses"))
 def test_format_boxes_refuses_what_cannot_be_written(boxes, name, labels, message):
     with pytest.raises(ValueError, match=message):
         format_boxes(boxes, name, labels=labels, **SIZES)

@@ -77,18 +77,7 @@ def test_all_shapes_of_a_completion(completion):
     assert score([completion], [GT]) == [1.0]
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        [ASKS],
-        [{**ASKS, "content": ""}],
-        [{"role": "assistant", "content": [{"type": "tool_use", "input": {"bbox_2d": [0, 0, 500, 400]}}]}],
-        [{"role": "assistant", "content": None, "function_call": {"name": "zoom", "arguments": "{}"}}],
-        # the tool answered, and the model did not
-        [ASKS, TOLD],
-        [{**ASKS, "content": RIGHT}, TOLD],
-    ],
-)
+@pytest.mark.parametrize("completion", table("rewards/cases", "messages_that_end_in_a_call"))
 @pytest.mark.parametrize("box_format", ["qwen3-vl", "paligemma", "florence-2"])
 def test_messages_that_end_in_a_call_hold_no_answer(completion, box_format):
     """Also where a family states by silence that there is nothing."""
@@ -221,40 +210,20 @@ class TokensOfABox:
         return "<|box_start|>(0,0),(500,400)<|box_end|>"
 
 
-LOWER = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 1.0}
-AT_LOWER = {"R3/iou_threshold": 0.2}
 MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "options", "known"),
     [
-        ("[]", {"reader_boxes": [[GT, []]], "boxes": [[]]}, {}, {}),
-        (RIGHT, {"boxes": [[]], "ignore_boxes": [[[0, 0, 60, 60]]]}, {}, {}),
-        # numbers that no binary fraction is
-        (RIGHT, {"boxes": [[[0.1, 0.2, 33.3, 0.1 + 0.2]]]}, {}, {}),
+        *table("rewards/cases", "logged_rows"),
         (RIGHT, {"boxes": [np.array(GT)], "id": [np.int64(3)]}, {}, {"id": 3}),
-        # a format of one's own is the text of its mapping, whatever its keys are called
-        ('[{"where": [0, 0, 40, 50]}]', {}, {"box_format": MINE}, {}),
-        (
-            "[{\"box: [x, 'y'] }\": [0, 0, 40, 50]}]",
-            {},
-            {"box_format": {"syntax": "json", "keys": ["box: [x, 'y'] }"], "space": "norm100"}},
-            {},
-        ),
-        # JSON has no infinity, to which a corner may overflow
-        (RIGHT, {"width": [1e308], "height": [1e308]}, {}, {"pred": [[0.0, 0.0, None, None]]}),
-        # cut off inside its thinking
-        ("no [[0, 0, 500, 500]]", {}, {"prompt_opens_thinking": True}, {"prompt_opens_thinking": True}),
-        ("no</think>[[0, 0, 500, 400]]", {}, {"prompt_opens_thinking": True}, {}),
         # the dataset gives the whole row as one string
         (RIGHT, {"boxes": ..., "ground_truth": ['{"boxes": [[0, 0, 50, 40]], "width": 80, "height": 90}']}, {}, {}),
         # the size of the image stands in for columns
         (RIGHT, {"width": ..., "height": ..., "image": [Image()]}, {}, {"width": 100, "height": 80}),
         # the text with its special tokens
         ("(0,0),(500,400)", {"completion_ids": [[1]]}, {"box_format": "qwen2-vl", "tokenizer": TokensOfABox()}, {}),
-        # the present value of what is scheduled
-        ('[{"bbox_2d": [0, 0, 500, 200]}]', {"step": 1, "max_steps": 4}, {"iou_threshold": LOWER}, AT_LOWER),
     ],
 )
 def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options, known):

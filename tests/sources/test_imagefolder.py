@@ -5,20 +5,12 @@ import json
 import pytest
 
 from grounding_rewards.sources.imagefolder import read_imagefolder
+from tests.tables import table
 
 BOXES = {"bbox": [[1, 2, 9, 9]], "categories": [1]}
 
 
-@pytest.mark.parametrize(
-    "objects",
-    [
-        # https://huggingface.co/docs/datasets/image_dataset
-        BOXES,
-        {"bbox": [[1, 2, 9, 9]], "category": ["mass"]},
-        # as Label Studio's exports have them
-        [{"bbox": [1, 2, 9, 9], "label": "mass"}],
-    ],
-)
+@pytest.mark.parametrize("objects", table("sources/tables", "objects_of_all_kinds"))
 def test_objects_of_all_kinds(write, objects):
     positive = {"file_name": "a.png", "objects": objects, "PatientID": 7}
     lines = [positive, {"file_name": "b.png", "objects": {"bbox": []}}]

@@ -7,6 +7,7 @@ import pytest
 
 from grounding_rewards.sources import AnnotatedImage
 from grounding_rewards.sources.ms_cxr import read_ms_cxr
+from tests.tables import table
 
 FILE_A, FILE_B = "files/p10/p10000001/s50000001/a.jpg", "files/p11/p11000002/s50000002/b.jpg"
 HEADER = ["dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h", "image_width", "image_height", "split"]
@@ -50,13 +51,7 @@ def test_release_0_1_has_no_splits(write):
         read_ms_cxr(root, split="test")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"w": ""}, r"4 finite numbers in line 6 of .* \(id a\)"),
-        ({"split": "test"}, "the file, size and split of the image's first row"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("sources/tables", "bad_rows_of_ms_cxr"))
 def test_a_bad_row_is_named_without_its_phrase(write, change, message):
     row = [change.get(name, value) for name, value in zip(HEADER, ROWS[0], strict=True)]
     with pytest.raises(ValueError, match=message) as error:
