@@ -76,7 +76,7 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         n = len(self.texts)
-        rows = [[status, f"{count} ({percent(count / n)})"] for status, count in self.statuses.items()]
+        rows = [[status, f"{count} ({percent(count / max(n, 1))})"] for status, count in self.statuses.items()]
         rows += [[f"rejected: {reason}", str(count)] for reason, count in self.reasons.items()]
         rows += [[f"box format {name}", check.message] for name, check in self.space_checks.items()]
         return html_table(["", f"{n} completions"], rows)

@@ -30,6 +30,10 @@ def test_statuses_reasons_and_boxes_are_counted():
     assert inspection.examples["truncated"] == [2]
 
 
+def test_an_empty_log_has_a_table_too():
+    assert "0 completions" in inspect_completions([], [], "qwen3-vl")._repr_html_()
+
+
 def test_every_row_may_have_its_own_format():
     formats = ["qwen3-vl", "gemini", {"syntax": "json", "space": "norm1000"}, "qwen3-vl"]
     mixed = [{**row, "box_format": name} for row, name in zip(rows(), formats, strict=True)]
