@@ -7,6 +7,7 @@ examples:
 from pathlib import Path
 
 from grounding_rewards.commands.console import say
+from grounding_rewards.common.formatting import counted
 from grounding_rewards.prepare.manifest import verify_images
 
 
@@ -19,6 +20,6 @@ def run(folder: Path, /) -> int:
     problems = verify_images(folder)
     for problem in problems:
         say(problem)
-    verdict = f"{len(problems)} problems" if problems else "every file is as it was written"
+    verdict = counted(len(problems), "problem") if problems else "every file is as it was written"
     print(f"{folder}: {verdict}")
     return int(bool(problems))

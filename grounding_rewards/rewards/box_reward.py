@@ -176,7 +176,9 @@ class Outcomes(Matches):
         """The outcomes of the chosen completions."""
         columns = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         # All but the texts of labels, and labels that play no part, have an entry for each completion.
-        chosen_columns = {name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)}
+        chosen_columns: dict[str, Any] = {
+            name: column[rows] for name, column in columns.items() if isinstance(column, np.ndarray)
+        }
         return replace(self, **chosen_columns)
 
     def explanations(self, *columns: Sequence[Any]) -> list[Explanation]:

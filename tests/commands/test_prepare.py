@@ -43,7 +43,7 @@ def test_one_command(folder, tmp_path, capsys):
     assert "every file is as it was written" in capsys.readouterr().out
     (out / "data/train-00000.parquet").write_bytes(b"")
     assert call("prepare-verify", out) == 1
-    assert "1 problems" in capsys.readouterr().out
+    assert "1 problem" in capsys.readouterr().out
 
 
 def test_three_readers_of_dicom_images(tmp_path, monkeypatch):
