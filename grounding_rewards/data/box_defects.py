@@ -214,10 +214,11 @@ def find_convention(
             return convention
         # They fit in no other order: they may be measured on an image of another size.
         words = f"The boxes of {misfits} of {images} images reach far over the edge"
-        advice = f"{_WHOLE}, or if only some are drawn so"
+        # Only misfits were seen: the other boxes may be right.
+        advice = f"{_CONVERT_ALL}, or only those that are drawn so"
     elif len(boxes) >= _MIN_CORNER_BOXES and (fractions <= _CORNER).all(axis=1).mean() >= _MIN_AGREEMENT:
         # Findings are everywhere on images: these boxes were drawn on smaller ones.
-        words, advice = "All boxes lie in the upper left corner of their images", _WHOLE
+        words, advice = "Nearly all boxes lie in the upper left corner of their images", _CONVERT_ALL
     else:
         return None
     frame = _find_frame(boxes, sizes, resized)
@@ -256,12 +257,12 @@ def _find_order(
     words = f"As x1, y1, x2, y2, the boxes of {misfits} of {len(starts)} images do not fit"
     words += f"; of {best_count} they do as {best_order.name}."
     # Where the boxes of other images do not fit in this order, only some are written in it.
-    advice = _WHOLE if best_fits.mean() >= _MIN_AGREEMENT else _PART
+    advice = _CONVERT_ALL if best_fits.mean() >= _MIN_AGREEMENT else _CONVERT_SOME
     return MistakenConvention("box-order", words, f"{advice}: {best_order.fix}", best_order)
 
 
-_WHOLE = "Convert them once, where the annotations are read"
-_PART = "Find out which source these rows come from, and convert it alone"
+_CONVERT_ALL = "Convert them once, where the annotations are read"
+_CONVERT_SOME = "Find out which source these rows come from, and convert it alone"
 
 
 class _Frame(NamedTuple):

@@ -546,16 +546,17 @@ def _ranked_changes(
     of :func:`_changes`.
     """
     # Both runs are ranked in one way: by confidence only where every box of both states one.
-    by_rank = RankingMetrics.of([*a, *b], label_matching)
-    before = by_rank.jackknifed(by_rank.rank(a), groups=units, seed=draws["seed"])
-    after = by_rank.jackknifed(by_rank.rank(b), groups=units, seed=draws["seed"])
-    metrics = by_rank.metrics()
-    p_values = swap_p_values([before[key].as_mean for key in metrics], [after[key].as_mean for key in metrics], **draws)
+    ranking = RankingMetrics.of([*a, *b], label_matching)
+    metrics = ranking.metrics()
+    # By metric: its value in the run, and without each unit.
+    of_a, of_b = (ranking.jackknifed(ranking.rank(run), groups=units, seed=draws["seed"]) for run in (a, b))
+    # The test swaps the runs' values of a unit: the jackknife gives one to each, whose mean is the metric.
+    p_values = swap_p_values([of_a[key].as_mean for key in metrics], [of_b[key].as_mean for key in metrics], **draws)
     changes = {}
     for (key, metric), p in zip(metrics.items(), p_values, strict=True):
-        difference = intervals.jackknifed_difference(before[key], after[key]).estimate
-        estimates = before[key].estimate, after[key].estimate, difference
-        changes[key] = Change(metric, *estimates, Units(0, 0, 0), p, math.nan)
+        difference = intervals.jackknifed_difference(of_a[key], of_b[key]).estimate
+        estimates = of_a[key].estimate, of_b[key].estimate, difference
+        changes[key] = Change(metric, *estimates, Units(better=0, worse=0, tied=0), p, holm=math.nan)
     return changes
 
 

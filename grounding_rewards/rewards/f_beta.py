@@ -293,17 +293,24 @@ class SoftF1Reward(BetaReward):
     quality: str = parameter("linear", QUALITIES)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
-        """The credit of each pair, (b, n, m), which is paired up: the curve `quality` at the pair's overlap.
+        """The credit of every possible pair, (b, n, m), whose sum the pairing maximises.
 
-        The overlap is the IoU, or nine parts of IoU and one of closeness, see `APART` and the class.
+        It is the curve `quality` at the pair's overlap. The overlap is the IoU, or nine parts of IoU and one of
+        closeness, see `APART` and the class.
+
+        Args:
+            pred: (b, n, 4).
+            gt: (b, m, 4).
+            iou: of every pair, (b, n, m).
         """
         to_credit = QUALITIES[self.quality]
         if self.overlap == "iou":
             return to_credit(iou)
         closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
         if self.overlap != "nwd":
-            # Boxes that overlap are as close as can be. Weighed by size, so that the whole image, which overlaps every
-            # finding, earns no more than it covers; the Wasserstein distance compares the sizes itself.
+            # The Wasserstein distance compares positions and sizes of all boxes itself. The others only say how far
+            # apart boxes are: those that overlap are as close as can be, and sizes are weighed here, so that the whole
+            # image, which overlaps every finding, earns no more than it covers.
             closeness = np.where(iou > 0, 1.0, closeness) * _size_ratio(pred, gt)
         return to_credit((1 - APART) * iou + APART * closeness)
 

@@ -162,20 +162,19 @@ class SignalWatch(TrainerCallback):
 
     Args:
         trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
-        reward_names: of the grounding rewards.
-        function_names: of all reward functions.
+        reward_names: of the grounding rewards, which log why their groups have no spread.
+        function_names: of all reward functions; of one that is no grounding reward only NaN can be noticed.
 
     Attributes:
         latest: the metrics of the latest steps that generated completions, by key.
-        flat_shares: TRL's list, since its last log, of each such step's share of groups without spread.
-        n_flat_shares: the length of that list when it was last looked at.
+        flat_shares: each such step's share of groups without spread, since the last log; from the first step on the
+            list that TRL itself appends to, and replaces when it logs.
+        n_flat_shares: the length of that list when it was last looked at, which shows whether a step is new.
     """
 
     def __init__(self, trainer: Any, reward_names: Sequence[str], function_names: Sequence[str] = ()) -> None:
         self.trainer, self.reward_names, self.function_names = trainer, reward_names, function_names
-        # The metrics of the latest steps by key.
         self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
-        # TRL's list of the shares of groups without spread, and its length when it was last read.
         self.flat_shares: list[float] = []
         self.n_flat_shares = 0
         self.has_warned = False

@@ -44,6 +44,7 @@ class VllmRollout(_Trainer):
         if self.use_vllm:
             # TRL builds its engine itself, so that ours, which only adds methods, can take its place only afterwards.
             self.vllm_generation.__class__ = WatchedGeneration
+            # vLLM keeps what it computed for images; a step that trains the vision encoder makes it outdated.
             self.vllm_generation.forgets_images = trains_vision(self.model)
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
