@@ -17,6 +17,7 @@ from grounding_rewards.metrics.detection import (
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from grounding_rewards.metrics.prediction import Prediction
 from tests.conftest import box_lists, valid_box_lists
+from tests.tables import table
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
 FINE = 4
@@ -100,25 +101,7 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
 
 
 # by hand; image of 10 by 10
-@pytest.mark.parametrize(
-    ("pred", "gt", "accuracy", "mean_iou", "dice_value"),
-    [
-        # half of the reference is found: hit 25, missed 25, rest 50
-        ([[0, 0, 5, 5]], [[0, 0, 5, 10]], 0.75, (25 / 50 + 50 / 75) / 2, 2 * 25 / 75),
-        # nothing on either side: there is no foreground to measure
-        ([], [], 1.0, 1.0, math.nan),
-        # nothing found
-        ([], [[0, 0, 5, 10]], 0.5, (0 + 0.5) / 2, 0.0),
-        # a box on a normal image
-        ([[0, 0, 5, 10]], [], 0.5, (0 + 0.5) / 2, 0.0),
-        # whole image on both sides: there is no background to measure
-        ([[0, 0, 10, 10]], [[-5, -5, 20, 20]], 1.0, 1.0, 1.0),
-        # an invalid box covers nothing
-        ([[5, 5, 0, 0], [0, 0, math.nan, 5]], [], 1.0, 1.0, math.nan),
-        # what lies outside the image does not count
-        ([[0, 0, 5, 100]], [[0, 0, 5, 10]], 1.0, 1.0, 1.0),
-    ],
-)
+@pytest.mark.parametrize(("pred", "gt", "accuracy", "mean_iou", "dice_value"), table("metrics/tables", "segmentation"))
 def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, dice_value: float):
     image = one_image(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
     assert ratio("pixel_accuracy", image) == accuracy

@@ -14,6 +14,7 @@ from grounding_rewards.training.rewards import (
     reward_name,
     reward_with_parameters,
 )
+from tests.tables import table
 
 pytestmark = pytest.mark.training
 
@@ -80,19 +81,7 @@ def test_several_have_names_of_their_own():
     assert [reward.__name__ for reward in built] == ["R3", "R3_low"]
 
 
-@pytest.mark.parametrize(
-    ("reward", "kwargs", "message"),
-    [
-        ([], None, "Expected at least one reward"),
-        (f"{MINE}.nothing", None, "Expected an importable path .*AttributeError"),
-        (f"{MINE}.brevity", {"scale": 2}, rf"Expected no reward_kwargs for the ready reward '{MINE}.brevity'"),
-        (f"{MINE}.half", {"scale": 2}, "Expected no reward_kwargs for the ready reward"),
-        (f"{MINE}.strict", {"beta": 2}, f"Expected no parameters for `{MINE}.strict`"),
-        (f"{MINE}.Scaled", {"scala": 2}, f"Expected known parameters for reward `{MINE}.Scaled`, got 'scala'.*scale"),
-        ("json.dumps", None, "json.dumps"),
-        (["R4", f"{MINE}.strict", "R3"], None, "Expected different names for reward, got R4, R3, R3"),
-    ],
-)
+@pytest.mark.parametrize(("reward", "kwargs", "message"), table("training/cases", "refused_rewards"))
 def test_refused(reward, kwargs, message):
     with pytest.raises(ValueError, match=message):
         build_rewards(reward, kwargs)
@@ -152,11 +141,7 @@ def test_reward_functions_that_trl_can_call(reward):
     [
         (lambda completions: [], COLUMNS, r"got one with \(completions\)"),
         (lambda completions, boxes: [], COLUMNS, r"got one with \(completions, boxes\)"),
-        (
-            lambda completions, gt, **columns: [],
-            COLUMNS,
-            r"got one with \(completions, gt, \*\*columns\). TRL passes boxes, completion_ids",
-        ),
+        (lambda completions, gt, **columns: [], COLUMNS, r"\(completions, gt, \*\*columns\). TRL passes boxes, comp"),
         (Judge(), ["prompt", "image"], r"reward Judge, got one with \("),
         (lambda completions, by_id={"patient 7": 1}: [], COLUMNS, r"got one with \(completions, by_id\)\."),
         (lambda completions, environments, **columns: [], COLUMNS, r"got one with \(completions, environments, "),
