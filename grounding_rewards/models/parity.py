@@ -83,13 +83,15 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
         ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
         ids = [[*tokens, trainer.eos_token_ids[0]] for tokens in ids]
         # The same answers three times: each generated alone, where nothing is padded; generated in a batch; and as the
-        # training computes them.
+        # training computes them. `alone` has their log-probabilities in the order of the rows.
         alone: list[NDArray[np.float64]] = []
         for row, tokens in zip(rows, ids, strict=True):
-            alone += _generate_forced(trainer, [row], [tokens])[0].values()
+            logps_of_row, _ = _generate_forced(trainer, [row], [tokens])
+            alone += logps_of_row.values()
         try:
             in_batch, collated = _generate_forced(trainer, rows, ids)
-            in_training = _by_tokens(*_training_logps(trainer, collated), collated["completion_mask"])
+            whole_tokens, whole_mask, training_logps = _training_logps(trainer, collated)
+            in_training = _by_tokens(whole_tokens, whole_mask, training_logps, collated["completion_mask"])
         except torch.OutOfMemoryError:
             # A RuntimeError too, but no fault of the inputs.
             raise
@@ -100,8 +102,8 @@ def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any]
     tolerance = _TOLERANCE[compute_dtype(trainer)]
     max_difference = 0.0
     for place, logps in (("in a batch", in_batch), ("in training", in_training)):
-        # One array for each answer; `alone` and `in_batch` have the answers in the same order.
-        differences = [np.abs(answer - logps[tokens]) for answer, tokens in zip(alone, in_batch, strict=True)]
+        # One array for each answer. `in_batch` has them in the order of `alone`; its keys find those in training.
+        differences = [np.abs(alone_logps - logps[key]) for alone_logps, key in zip(alone, in_batch, strict=True)]
         means = [difference.mean() for difference in differences]
         worst = int(np.argmax(means))
         # Written so that NaN is refused too.
@@ -146,27 +148,37 @@ def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | Non
 
 
 def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Up to three rows, with the smallest, a middle and the largest image, and a different answer to each."""
-    # The area of the image and the number of the first row with this answer.
-    areas_and_rows: dict[str, tuple[int, int]] = {}
-    # Enough to hold images of different sizes; only headers of images are read.
+    """Select the rows with the smallest, a middle and the largest image; return them, and an answer to each.
+
+    The answers differ, so that one is not taken for another. Where there are only one or two, so are the rows.
+
+    Args:
+        dataset: of the training.
+        box_format: how the model writes boxes; None takes the column `box_format`.
+    """
+    # By answer the area of the image and the number of the row, for the first row with this answer.
+    areas: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    # So many rows are enough to find images of different sizes; only headers of images are read.
     first_rows = dataset.select(range(min(500, dataset.num_rows)))
     for number, row in enumerate(rows_with_sizes(first_rows)):
-        # The row has no image.
+        # A row without an image has nothing to check.
         if "image" in dataset.column_names and row["image_size"] is None:
             continue
+        # A dataset with a column `images` may have the size in columns; 0 where no size is known.
         width, height = row.get("image_size") or (row.get("width") or 0, row.get("height") or 0)
         row_format = box_format or row.get("box_format")
-        # Any words would do. A right answer is likely, so that rounding matters least.
+        # Any words would do as an answer. A right one is likely, so that rounding matters least.
         answer = f"{width} x {height}"
         if row_format is not None and row.get("boxes") is not None:
             answer = gold_answer(row, row_format)
-        areas_and_rows.setdefault(answer, (width * height, number))
-    answers_by_area = sorted(areas_and_rows, key=lambda answer: areas_and_rows[answer])
-    # Of fewer than three answers each is taken once.
+        areas.setdefault(answer, width * height)
+        numbers.setdefault(answer, number)
+    answers_by_area = sorted(areas, key=lambda answer: areas[answer])
     middle = answers_by_area[len(answers_by_area) // 2]
+    # Each once: of fewer than three answers, the middle one is also the smallest or the largest.
     answers = list(dict.fromkeys([answers_by_area[0], middle, answers_by_area[-1]]))
-    return [dataset[areas_and_rows[answer][1]] for answer in answers], answers
+    return [dataset[numbers[answer]] for answer in answers], answers
 
 
 def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> float:
@@ -177,15 +189,16 @@ def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> float
     Returns:
         The greatest difference, as the mean over the tokens of an answer.
     """
-    collated = _collate(trainer, rows)
+    collated = _roll_out(trainer, rows)
     sampled = collated["sampling_per_token_logps"].double()
     _, _, trained = _training_logps(trainer, collated)
-    mask = collated["completion_mask"].bool() & ~sampled.isnan()
+    # Tokens of the answers, without padding, to which vLLM gave a probability.
+    has_both = collated["completion_mask"].bool() & ~sampled.isnan()
     differences = []
-    for answer, in_answer in zip(trained - sampled, mask, strict=True):
-        # Where vLLM gave no token of an answer a probability there is nothing to compare, which is 0. Any other NaN
+    for answer, is_compared in zip(trained - sampled, has_both, strict=True):
+        # An answer of which no token can be compared counts as 0, so that its mean is not NaN. NaN of the training
         # stays, and `check_rollout` refuses it.
-        differences.append(answer[in_answer].abs().mean() if in_answer.any() else answer.new_zeros(()))
+        differences.append(answer[is_compared].abs().mean() if is_compared.any() else answer.new_zeros(()))
     max_difference = float(torch.stack(differences).max())
     warning = check_rollout(trainer, max_difference, refuse=True)
     if warning and trainer.accelerator.is_main_process:
@@ -210,16 +223,20 @@ def _generate_forced(
     generate = model.generate
     # FSDP2 sets a method on the object itself, which has to be there again afterwards.
     fsdp_generate = vars(model).get("generate")
+    pad_token_id = getattr(trainer.processing_class, "tokenizer", trainer.processing_class).pad_token_id
     logps: _LogpsByTokens = {}
 
     def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
-        """Generate the given answers token by token, and note the log probabilities of the tokens."""
+        """Generate the given answers token by token, and note the log-probabilities of the tokens.
+
+        TRL calls it in place of the model's `generate`; its configuration, which is about sampling, is not used.
+        """
         prompts = inputs["input_ids"]
         answers = _pad(ids, pad_token_id, prompts.device)
-        mask = _pad([[1] * len(tokens) for tokens in ids], 0, prompts.device)
+        answer_mask = _pad([[1] * len(tokens) for tokens in ids], 0, prompts.device)
 
         def force(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            """Scores that leave only the next token of the given answer possible."""
+            """Scores that leave only the next token of the given answer possible: 0 for it, -∞ for the others."""
             step = input_ids.shape[1] - prompts.shape[1]
             return torch.full_like(scores, -torch.inf).scatter(1, answers[:, step : step + 1], 0.0)
 
@@ -232,68 +249,78 @@ def _generate_forced(
             return_dict_in_generate=True,
             disable_compile=True,
         )
-        # Without dropout, whose noise is no sign of other inputs.
+        # Without dropout, whose noise is no sign of other inputs; TRL had the model in training mode.
         trainer.model.eval()
         output = generate(**inputs, generation_config=config, logits_processor=[force])
         trainer.model.train()
-        # Of the whole vocabulary at each step.
+        # From the logits before `force` changed them: of the whole vocabulary at each step.
         vocabulary_logps = (torch.stack(output.logits, dim=1).float() / trainer.temperature).log_softmax(-1)
         answer_logps = vocabulary_logps.gather(-1, answers[..., None])[..., 0]
-        whole_mask = torch.cat([inputs["attention_mask"], mask], dim=1)
-        logps.update(_by_tokens(torch.cat([prompts, answers], dim=1), whole_mask, answer_logps, mask))
+        whole_mask = torch.cat([inputs["attention_mask"], answer_mask], dim=1)
+        logps.update(_by_tokens(torch.cat([prompts, answers], dim=1), whole_mask, answer_logps, answer_mask))
         return output.sequences
 
-    pad_token_id = getattr(trainer.processing_class, "tokenizer", trainer.processing_class).pad_token_id
     model.generate = generate_answers
     try:
-        collated = _collate(trainer, rows)
+        collated = _roll_out(trainer, rows)
     finally:
+        # The method of the class shows again.
         del model.generate
         if fsdp_generate is not None:
             model.generate = fsdp_generate
     return logps, collated
 
 
-def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The batch that TRL trains on for these rows, answers included; leaves the model in evaluation mode."""
-    # A copy, so that nothing is logged, counted or kept.
-    probe = copy.copy(trainer)
-    probe.args = copy.copy(trainer.args)
-    probe.state = copy.copy(trainer.state)
-    # One answer to each row, generated at once and anew.
+def _roll_out(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Let TRL generate an answer to each row as in the training, and return the batch that it would train on.
+
+    The model is in evaluation mode afterwards.
+    """
+    probe = _silent_copy(trainer)
+    # One answer to each row, all generated at once: an earlier batch that TRL has kept is not used.
     probe.args.steps_per_generation = probe.args.gradient_accumulation_steps = 1
     probe.num_iterations = probe.num_generations = 1
-    probe.args.report_to = []
-    probe._step = 0
-    probe._buffered_inputs = None
-    # Without the log-probabilities of a reference model, and with the tokens of answers that are cut off.
+    probe._step, probe._buffered_inputs = 0, None
+    # The log-probabilities of a reference model, which are not compared, are not computed; and answers that are cut off
+    # are not masked, so that their tokens are compared too.
     probe.beta = 0.0
     probe.mask_truncated_completions = False
-    # TRL's own method: those of our trainer would check and log the batch.
+    # TRL's own method: that of this package's trainer would check and log the batch too.
     probe._generate_and_score_completions = partial(GRPOTrainer._generate_and_score_completions, probe)
     if not trainer.use_vllm:
-        # Without a custom rollout, which may write answers by itself.
+        # The model's `generate` has been replaced by one that writes the given answers. It is called only by TRL's own
+        # rollout, not by a custom one, and takes no settings of the training. With vLLM the rollout is the trainer's.
         probe.rollout_func = None
         probe._generate_single_turn = partial(GRPOTrainer._generate_single_turn, probe)
-        probe.generation_config = None
-        probe.generation_kwargs = {}
-    probe._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
-    probe._logs = copy.deepcopy(trainer._logs)
-    probe._pending_extra_logs = defaultdict(list)
-    probe._pending_metrics = defaultdict(list)
-    # Rewards do not matter here.
+        probe.generation_config, probe.generation_kwargs = None, {}
+    # No log-probability depends on the rewards: each is 0, for the rows of all processes.
     shape = (len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs))
     probe._calculate_rewards = lambda *_: torch.zeros(shape, device=trainer.accelerator.device)
+    # In training mode TRL makes the batches that it trains on, else those of an evaluation.
     trainer.model.train()
-    collated = probe._prepare_inputs([dict(row) for row in rows])
+    batch = probe._prepare_inputs([dict(row) for row in rows])
+    # The log-probabilities of the training are computed from the batch without dropout.
     trainer.model.eval()
-    return collated
+    return batch
+
+
+def _silent_copy(trainer: Any) -> Any:
+    """A copy of a trainer, with the same model, that leaves no trace in the trainer's settings, metrics and logs."""
+    silent = copy.copy(trainer)
+    silent.args, silent.state = copy.copy(trainer.args), copy.copy(trainer.state)
+    silent.args.report_to = []
+    silent._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+    silent._pending_extra_logs, silent._pending_metrics = defaultdict(list), defaultdict(list)
+    # Copied, not made anew as the others: TRL appends to queues that it has made in it.
+    silent._logs = copy.deepcopy(trainer._logs)
+    return silent
 
 
 def _training_logps(trainer: Any, collated: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The tokens of prompts with answers, their mask, and the log-probabilities of the answers by TRL's own method."""
     tokens = torch.cat([collated["prompt_ids"], collated["completion_ids"]], dim=1)
     mask = torch.cat([collated["prompt_mask"], collated["completion_mask"]], dim=1)
+    # Each family of models has some of these.
     images = {name: collated[name] for name in FORWARDED if name in collated}
     length = collated["completion_ids"].shape[1]
     logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, tokens, mask, logits_to_keep=length, **images)
@@ -303,18 +330,20 @@ def _training_logps(trainer: Any, collated: Mapping[str, Any]) -> tuple[torch.Te
 def _by_tokens(
     tokens: torch.Tensor, whole_mask: torch.Tensor, logps: torch.Tensor, answer_mask: torch.Tensor
 ) -> _LogpsByTokens:
-    """The log-probabilities of each answer by its tokens, without padding.
+    """The log-probabilities of the tokens of each answer, without padding; the key is all tokens of prompt and answer.
+
+    By the key an answer is found again in the batch of the training, which TRL shuffles and pads in another way.
 
     Args:
         tokens: `(answers, length)`, of prompts with answers.
         whole_mask: of the same shape, 0 for padding.
         logps: `(answers, tokens of the longest answer)`.
-        answer_mask: of the same shape, 0 for padding.
+        answer_mask: of the same shape as `logps`, 0 for padding.
     """
     logps_by_tokens = {}
-    for row, row_mask, values, value_mask in zip(tokens, whole_mask, logps, answer_mask, strict=True):
-        key = tuple(row[row_mask.bool()].tolist())
-        logps_by_tokens[key] = values[value_mask.bool()].double().cpu().numpy()
+    for row, is_token, row_logps, is_answer in zip(tokens, whole_mask.bool(), logps, answer_mask.bool(), strict=True):
+        key = tuple(row[is_token].tolist())
+        logps_by_tokens[key] = row_logps[is_answer].double().cpu().numpy()
     return logps_by_tokens
 
 
@@ -325,10 +354,11 @@ def _pad(ids: Sequence[Sequence[int]], padding: int, device: torch.device) -> to
 
 
 def compute_dtype(trainer: Any) -> torch.dtype:
-    """The type whose precision the model has while training: float16 for float32 computed in TF32."""
-    mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    dtype = mixed.get(trainer.accelerator.mixed_precision, trainer.model.dtype)
-    # TF32 has as many digits as float16.
+    """The type that tells how precisely the model computes while training; a tolerance for rounding depends on it."""
+    mixed_types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    # Without mixed precision the model computes in the type of its weights.
+    dtype = mixed_types.get(trainer.accelerator.mixed_precision, trainer.model.dtype)
+    # On a GPU torch may multiply float32 in TF32, which has as many digits as float16.
     uses_tf32 = trainer.accelerator.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest"
     return torch.float16 if dtype == torch.float32 and uses_tf32 else dtype
 
@@ -346,8 +376,9 @@ def _state_kept(model: Any) -> Iterator[None]:
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
-        for module, training in modes:
-            module.training = training
+        for module, is_training in modes:
+            # Not `train()`, which would change the modules inside this one too.
+            module.training = is_training
 
 
 def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
@@ -357,7 +388,12 @@ def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
 
 
 def _parity_error(sizes: Sequence[tuple[int, int]], got: str) -> ValueError:
-    """The error to raise for a difference, in words, on images of these sizes."""
+    """The error to raise where log-probabilities differ.
+
+    Args:
+        sizes: width and height of the images.
+        got: the difference, in words.
+    """
     return ValueError(
         f"Expected the same log-probabilities of an answer alone, in a batch and in training for images of "
         f'{_size_list(sizes)}, got {got}. The training would learn from noise: give the processor padding_side="left", '
