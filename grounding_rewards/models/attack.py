@@ -115,17 +115,18 @@ def project_gradient(
     if attack.epsilon == 0:
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
-    # With copies each row is a patch of three channels: channel, copy, pixel. One of the equal copies is attacked.
+    # Where patches have copies, each row is a patch whose axes are channel, copy and pixel, in one line. The copies are
+    # equal, so one of them is attacked.
     patch_shape = pixel_values.shape if scale.copies == 1 else (len(pixel_values), 3, scale.copies, -1)
     full_shape = pixel_values.reshape(patch_shape).shape
 
     def one_copy(tensor: Tensor) -> Tensor:
-        """The first copy in values that have the shape of the pixel values, or broadcast to it."""
+        """Only the first copy of each patch, from values that have the shape of the pixel values or broadcast to it."""
         tensor = tensor.float().expand(pixel_values.shape).reshape(patch_shape)
         return tensor[:, :, :1] if scale.copies > 1 else tensor
 
     def all_copies(tensor: Tensor) -> Tensor:
-        """Pixel values, in their own shape and type, of which this is each copy."""
+        """The pixel values in their own shape and type, from one copy that is repeated."""
         return tensor.expand(full_shape).reshape(pixel_values.shape).to(pixel_values.dtype)
 
     image, low, span = one_copy(pixel_values.detach()), one_copy(scale.low), one_copy(scale.span)
@@ -163,7 +164,7 @@ def _round_up(values: Tensor, dtype: Any) -> Tensor:
 
     # On the CPU, where `nextafter` takes every type.
     cpu_values = values.cpu()
-    # Above or below the value.
+    # Rounded to the nearest value of the coarser type, which may lie below; then the next one above it is taken.
     nearest = cpu_values.to(dtype)
     above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
     return torch.where(nearest.to(cpu_values.dtype) < cpu_values, above, nearest).to(values)
@@ -182,17 +183,19 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
         pad_token_id: pads the shorter answers.
 
     Returns:
-        ``pixel_values → ()``, in nats.
+        A function of the pixel values that returns a scalar tensor, in nats.
     """
     import torch
 
     prompt = inputs["input_ids"]
+    # The answers, as many columns as the longest one has tokens.
     longest = max(map(len, answers))
     ids = torch.full((len(answers), longest), pad_token_id, device=prompt.device)
     is_answer = torch.zeros_like(ids, dtype=torch.bool)
     for number, answer in enumerate(answers):
         ids[number, : len(answer)] = torch.tensor(answer, device=prompt.device)
         is_answer[number, : len(answer)] = True
+    # The inputs with the answers behind the prompts.
     extended = {key: value for key, value in inputs.items() if key != "pixel_values"}
     for key, value in extended.items():
         # Inputs per token, such as token types, are 0 (text) for the tokens of the answer.
@@ -203,10 +206,11 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
     extended["attention_mask"] = torch.cat([mask, is_answer.to(mask.dtype)], dim=1)
 
     def loss(pixel_values: Tensor) -> Tensor:
-        """The negative log probability of the answer's tokens, summed."""
+        """The negative log-probability of the answers' tokens, summed."""
         logits = model(**extended, pixel_values=pixel_values, use_cache=False).logits
         # The token at position t is predicted at t - 1.
         log_p = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
+        # Of the whole vocabulary those of the answers' tokens are taken, without padding.
         return -log_p.gather(-1, ids[..., None])[..., 0][is_answer].sum()
 
     return loss
@@ -228,6 +232,7 @@ class AttackingProcessor:
     def __init__(self, processor: Any, model: Any, answers: Sequence[str], attack: PGD) -> None:
         self._processor = processor
         self._model = model
+        # Each batch takes the next ones.
         self._answers: Iterator[str] = iter(answers)
         self._attack = attack
         self._rng = np.random.default_rng(attack.seed)
@@ -242,9 +247,9 @@ class AttackingProcessor:
         # In the type that the model sees, in which the bound has to hold.
         pixel_values = inputs["pixel_values"].to(self._model.dtype)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
-        # An answer is right if it ends where the gold answer does.
-        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         texts = [next(self._answers) for _ in conversations]
+        # With the token that ends an answer: an answer is right only if it ends where the gold answer does.
+        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         answers = [ids + end for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),

@@ -103,6 +103,7 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         >>> mirrored.image.size, mirrored.boxes, mirrored.kept
         ((100, 80), array([[70., 20., 90., 40.]]), array([ True]))
     """
+    # Modes such as "I;16" and "F" have more bits.
     if image.mode[0] in "IF":
         raise ValueError(
             f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
@@ -112,13 +113,15 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
     moved_boxes, is_visible = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
     image = image.copy() if image.mode in ("L", "RGB") else image.convert("RGB")
     kind = CORRUPTIONS[name]
+    # Any other kind has a matrix instead.
     if kind.pixels is not None:
         changed = kind.pixels(image, kind.amounts[strength - 1], np.random.default_rng(seed))
         return Corrupted(changed, moved_boxes, is_visible)
     from PIL.Image import Resampling, Transform
 
+    # A square matrix, which has an inverse: Pillow takes the first two rows of that of the way back, from the result to
+    # the source. Uncovered parts become black.
     matrix = np.vstack([_matrix(name, strength, width, height, seed), [0.0, 0.0, 1.0]])
-    # Pillow takes the matrix from the result to the source; uncovered parts become black.
     inverse = np.linalg.inv(matrix)[:2]
     warped = image.transform(image.size, Transform.AFFINE, inverse.ravel().tolist(), Resampling.BILINEAR)
     return Corrupted(warped, moved_boxes, is_visible)
@@ -138,8 +141,8 @@ def corrupt_boxes(
         seed: that of :func:`corrupt`.
 
     Returns:
-        ``(n, 4)`` boxes and ``(n,)`` bool, as in :class:`Corrupted`. A change that moves nothing returns the boxes as
-        they are and keeps all. An invalid box is neither moved nor repaired, and kept.
+        ``(n, 4)`` moved boxes, and ``(n,)`` bool, True for those still visible, as in :class:`Corrupted`. A change that
+        moves nothing returns the boxes as they are and keeps all. An invalid box is kept, neither moved nor repaired.
 
     Raises:
         ValueError: as :func:`corrupt`.
@@ -158,10 +161,8 @@ def corrupt_boxes(
             f"Expected a whole number from 1 to {STRENGTHS[-1]} for `strength`, got {strength!r}. Choose one of them."
         )
     identity = np.eye(2, 3)
-    matrix = identity
-    if CORRUPTIONS[name].matrix is not None:
-        matrix = _matrix(name, strength, width, height, seed)
-    # It changes pixels alone, or leaves this image as it is.
+    matrix = identity if CORRUPTIONS[name].matrix is None else _matrix(name, strength, width, height, seed)
+    # The change moves nothing: it is one of pixels alone, or leaves this image as it is.
     if np.array_equal(matrix, identity):
         return box_array.copy(), np.ones(len(box_array), dtype=bool)
     moved_boxes = _move_boxes(box_array, matrix)
@@ -368,9 +369,10 @@ def robustness(
 
     points = []
     if "corruptions" in families:
+        # Strength 0: the answers are compared with themselves. Every corruption gets this point under its own name, as
+        # the beginning of its curve.
         unchanged = measure("corruptions", "", 0, map(AnswerPair.unmoved, before, before))
         for name in corruptions:
-            # The curve of each corruption begins at the images as they are.
             points.append(unchanged._replace(name=name))
             for strength in strengths:
                 images = CorruptedImages(dataset, name, strength, seed)
@@ -380,6 +382,7 @@ def robustness(
         for attack in attacks:
             attacking_processor = AttackingProcessor(processor, model, gold, attack)
             after = ask(dataset, attacking_processor, f"attack with ε = {attack.epsilon:.4f}")
+            # An attack moves nothing, so the reference boxes stay where they are.
             points.append(measure("pgd", "pgd", attack.epsilon, map(AnswerPair.unmoved, before, after)))
     return points
 
@@ -409,7 +412,7 @@ class CorruptedImages:
     def pairs(self, before: Sequence[Prediction], after: Sequence[Prediction]) -> Iterator[AnswerPair]:
         """Yield each image's answers before and after the corruption, with boxes moved as the corruption moves them.
 
-        The remaining part of a reference box that is no longer visible becomes an ignored region.
+        A reference box of which too little is left to ask for it is taken out; what is left becomes an ignored region.
 
         Args:
             before: the predictions on the unchanged images.
@@ -426,9 +429,9 @@ class CorruptedImages:
                 seed=(self._seed, number),
             )
             gt, is_visible = move(old.gt)
-            pred, pred_is_visible = move(old.pred)
+            pred, is_pred_visible = move(old.pred)
             ignore, _ = move(old.ignore)
             labels = tuple(label for label, visible in zip(old.gt_labels, is_visible, strict=True) if visible)
             ignore = np.concatenate([ignore, gt[~is_visible]])
             changed_answer = replace(new, gt=gt[is_visible], gt_labels=labels, ignore=ignore)
-            yield AnswerPair(old, changed_answer, pred, pred_is_visible)
+            yield AnswerPair(before=old, after=changed_answer, moved=pred, kept=is_pred_visible)
