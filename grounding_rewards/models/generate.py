@@ -196,12 +196,14 @@ def generate_batch(
     end_tokens = _end_tokens(model, tokenizer)
     decoding: dict[str, Any] = {"do_sample": False}
     if sampling.temperature > 0:
+        # From all tokens: a top-p of 1 and a top-k of 0 leave none out.
         decoding = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
     config = GenerationConfig(
         max_new_tokens=sampling.max_new_tokens,
         num_return_sequences=sampling.samples,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=end_tokens,
+        # None where no token is forbidden.
         suppress_tokens=_forbidden_tokens(model) or None,
         disable_compile=True,
         **decoding,
@@ -221,6 +223,7 @@ def generate_batch(
         torch.manual_seed(seed)
         generated = model.generate(**inputs, generation_config=config)
     model.train(was_training)
+    # The prompts, padded to one length, stand before the answers.
     prompt_length = inputs["input_ids"].shape[1]
     return _decode(processor, generated[:, prompt_length:].tolist(), end_tokens, sampling)
 
@@ -252,16 +255,19 @@ def generate_with_vllm(
         SamplingParams(
             n=sampling.samples,
             temperature=sampling.temperature,
+            # From all tokens: these leave none out.
             top_p=1.0,
             top_k=-1,
             max_tokens=sampling.max_new_tokens,
             stop_token_ids=end_tokens,
             logit_bias=dict.fromkeys(_forbidden_tokens(model), NEVER) or None,
+            # The processor decodes the tokens, as with transformers.
             detokenize=False,
             seed=int(image_seed),
         )
         for image_seed in np.random.SeedSequence(seed).generate_state(len(rows), np.uint32)
     ]
+    # The samples of an image, next to each other.
     answers: list[Sequence[int]] = []
     for output in model.llm.generate(prompts, parameters, use_tqdm=False):
         answers += [answer.token_ids for answer in output.outputs]
@@ -277,11 +283,12 @@ def _conversation(prompt: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """The tokens that end an answer."""
+    """The tokens that end an answer: those of the model, or that of the tokenizer if the model names none."""
     tokens = getattr(model.generation_config, "eos_token_id", None)
     # Not `or`: token 0 ends the answers of some models.
     if tokens is None:
         tokens = tokenizer.eos_token_id
+    # A configuration may name one, or several.
     return list(tokens) if isinstance(tokens, list | tuple) else [tokens]
 
 
@@ -304,7 +311,7 @@ def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) 
     """Whether special tokens carry boxes or mark thinking, so that decoding must not skip them.
 
     Args:
-        dataset: with the column `box_format` if the reward has no box format.
+        dataset: with the column `box_format` if the reward has no box format; else it is not read.
         reward: reads the answers.
         tokenizer: the model's.
     """
@@ -369,7 +376,10 @@ def _generate_batches(
     seed: int,
     on_progress: OnProgress | None,
 ) -> Iterator[tuple[range, list[str]]]:
-    """Yield the numbers of the rows of each batch, and the answers to them, one batch after another."""
+    """Generate one batch after another, and yield the numbers of its rows with all answers to them.
+
+    Each of `batches` is its number and the numbers of its rows; the model is one of transformers, or one in vLLM.
+    """
     ask = generate_with_vllm if isinstance(model, VllmModel) else generate_batch
     n_images = n_tokens = 0
     total = sum(len(batch) for _, batch in batches)
@@ -378,7 +388,7 @@ def _generate_batches(
         batch_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
         texts, batch_tokens = ask(model, processor, [dataset[row] for row in batch], sampling, seed=batch_seed)
         yield batch, texts
-        # The batch has been written by now.
+        # The caller has written the batch when it asks for the next one: the progress counts what is kept.
         n_images += len(batch)
         n_tokens += batch_tokens
         if on_progress is not None:
@@ -426,13 +436,14 @@ def _check_earlier(path: Path, part_path: Path, settings_path: Path, settings: M
     try:
         earlier_settings = json.loads(settings_path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
+        # Unknown settings differ from any, so the answers are refused.
         earlier_settings = {}
     remedy = "Give the same again, or another path, or overwrite the answers that are there."
     check_settings(path, earlier_settings, settings, remedy, digests=("model", "dataset"))
 
 
 def _write_part(path: Path, generated: Iterable[tuple[range, list[str]]], sampling: Sampling) -> None:
-    """Append the answers of each batch to the part as soon as they are generated, a line an image."""
+    """Append the answers of each batch to the unfinished file as soon as they are generated, a line for each image."""
     with path.open("a", encoding="utf-8") as part:
         # Ends a line that was cut off when the process was killed.
         part.write("\n")
@@ -443,11 +454,11 @@ def _write_part(path: Path, generated: Iterable[tuple[range, list[str]]], sampli
 
 
 def _read_part(path: Path) -> dict[int, list[str]]:
-    """The answers in the part by the number of their row; none without a part."""
+    """The answers in the unfinished file, by the number of their row; none if there is no such file."""
     answers = {}
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for line in lines:
-        # A line may have been cut off when the process was killed.
+        # A line may have been cut off when the process was killed, or be empty: it is passed over.
         with suppress(ValueError, TypeError, KeyError):
             entry = json.loads(line)
             answers[entry["row"]] = entry["completions"]
@@ -471,8 +482,9 @@ def _read_finished(path: Path, rows: Sequence[Mapping[str, Any]], sampling: Samp
     expected_keys = []
     for number, row in enumerate(rows):
         expected_keys += [(image_id(row, number), sample) for sample in range(sampling.samples)]
+    # By its keys an answer is known: the image, and the number of the sample.
     keys, texts = [], []
-    # What follows a line that is no answer is missing.
+    # At a line that is no answer the reading ends; then keys are missing, and the file is refused.
     with suppress(ValueError, TypeError, KeyError):
         for line in path.read_text(encoding="utf-8").splitlines():
             entry = json.loads(line)

@@ -86,7 +86,7 @@ def check_place(path: str | Path, argument: str = "path") -> None:
         argument: the name of the argument, for the message.
 
     Raises:
-        ValueError: it is neither a folder with a model nor a name that the hub could know, or its weights are pickled.
+        ValueError: it is neither of these, or the folder has only pickled weights, which may hold a program.
 
     Example:
         >>> check_place("Qwen/Qwen2.5-VL-3B-Instruct")
@@ -108,9 +108,10 @@ def check_place(path: str | Path, argument: str = "path") -> None:
             f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
             "Give the folder that the weights were saved in, such as run/checkpoint."
         )
-    for name, safe_name in _PICKLED.items():
-        pickled = sorted(folder.glob(name))
-        if pickled and not any(folder.glob(safe_name)):
+    for pattern, safe_pattern in _PICKLED.items():
+        pickled = sorted(folder.glob(pattern))
+        # Beside safe files the pickled ones are not read.
+        if pickled and not any(folder.glob(safe_pattern)):
             raise ValueError(
                 f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0].name}, which may hold a program. "
                 "Where you trust it, load it with transformers and save_pretrained it again."
@@ -135,6 +136,7 @@ def check_weights(path: str | Path) -> None:
     fault = ""
     for file in sorted(folder.glob("*.safetensors")):
         try:
+            # Opening compares the header with the size of the file.
             with safe_open(file, framework="np"):
                 pass
         except SafetensorError as error:
@@ -184,7 +186,7 @@ def digest_of_weights(path: str | Path) -> str:
     if not Path(path).is_dir():
         from transformers.utils import cached_file
 
-        # .../snapshots/VERSION/config.json
+        # The cache has the file at .../snapshots/VERSION/config.json.
         version = Path(cached_file(str(path), CONFIG if adapter is None else ADAPTER)).parent.name
         digest.update(f"{path} {version}".encode())
     for file in sorted(Path(path).glob("*.safetensors")):
@@ -275,6 +277,7 @@ def load_later(
     from transformers import AutoConfig, AutoProcessor
     from transformers.utils import has_file
 
+    # The model under an adapter, or the checkpoint itself.
     processor_path = _base_path(path, adapter)
     with _errors_explained(path, adapter):
         # Before the processor: a model that brings its own code is refused for that, whatever its processor lacks.
@@ -316,7 +319,7 @@ def _errors_explained(path: str | Path, adapter: dict[str, Any] | None) -> Itera
 
 
 def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:
-    """Start vLLM with a checkpoint, and return it with the configurations that transformers would have read."""
+    """Start vLLM with a checkpoint, and return it with the configurations that a transformers model has."""
     from transformers import AutoConfig, GenerationConfig
     from vllm import LLM
 
@@ -324,7 +327,9 @@ def _load_with_vllm(path: str, options: Mapping[str, Any]) -> VllmModel:
     try:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:
+        # Without generation_config.json, transformers derives it from config.json.
         generation = GenerationConfig.from_model_config(config)
+    # vLLM keeps memory for as many images as a prompt may have: one.
     llm = LLM(model=path, limit_mm_per_prompt={"image": 1}, **options)
     return VllmModel(llm, config, generation)
 
