@@ -89,13 +89,14 @@ def model_predictions(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], b
     """
     reward = get_reward(SOFT, box_format=box_format)
     with warnings.catch_warnings():
-        # The training has warned already; a start that has learned little contradicts any space.
+        # Not again: the training has warned of boxes outside the declared space, and the boxes of an initial checkpoint
+        # that has learned little fit no space.
         warnings.simplefilter("ignore", SpaceWarning)
         return read_predictions(rows, [[text] for text in texts], reward)
 
 
 def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
-    """Numerator and denominator of every metric for each image, ``(images, 2)`` by key; recall also of each finding.
+    """By key of :data:`METRICS` the numerator and denominator for each image, ``(images, 2)``; recall also by finding.
 
     Example:
         >>> image = Prediction("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]], rewards={})
@@ -106,8 +107,10 @@ def metric_sums(images: Sequence[Prediction]) -> dict[str, Array]:
     sums = dict(matched.sums())
     sums["image_dependence"] = dependence_sums(images).by_image
     sums["placing"] = dependence_sums(images, same_labels=True).by_image
+    # Those of METRICS alone, in its order; images without rewards lack some.
     sums = {key: sums[key] for key in METRICS if key in sums}
     for (label, key), label_sums in reference_sums(matched, label_groups(images)).items():
+        # Only recall@0.5 is reported by finding.
         if key == "recall_50":
             sums[f"{key} of {label}"] = label_sums
     return sums
@@ -144,27 +147,33 @@ def model_table(study: Study, on_progress: Callable[[str], None] = lambda step: 
     table: list[ModelMetric] = []
     for start, checkpoints in study.starts.items():
         on_progress(f"start {start}")
-        for name, completions in checkpoints.items():
-            for measure, metric in _measure(study, completions, study.sets):
-                table.append(ModelMetric(start, name, arm=None, seed=None, step=0, measure=measure, metric=metric))
+        for checkpoint, completions in checkpoints.items():
+            for measure, value in _measure(study, completions, study.sets):
+                # An initial checkpoint is no run: it has neither arm nor seed.
+                table.append(ModelMetric(start, checkpoint, arm=None, seed=None, step=0, measure=measure, metric=value))
     for (start, arm), runs in study.arms.items():
         on_progress(f"{start}, {arm}")
         primary_set = study.primary_of(start)[0].on
         for run in runs:
             for step, completions in run.checkpoints.items():
+                # The last checkpoint is the trained model.
                 sets = study.sets if step == run.last_step else [primary_set]
-                for measure, metric in _measure(study, completions, sets):
-                    table.append(ModelMetric(start, run.start, arm, run.seed, step, measure, metric))
+                for measure, value in _measure(study, completions, sets):
+                    table.append(ModelMetric(start, run.start, arm, run.seed, step, measure, value))
     return table
 
 
 def _measure(study: Study, completions: Completions, sets: Iterable[str]) -> Iterator[tuple[Measure, Jackknifed]]:
-    """Yield every metric of a model on some sets, with its value."""
+    """Yield every metric of a model on some sets, with its value and its values when each patient is left out.
+
+    `completions` are the model's answers by set.
+    """
     for name in sets:
         images = model_predictions(study.sets[name], completions[name], study.box_format)
         # Where no patient is known, each image counts as one.
         patients = patients_of(images) or range(len(images))
         for key, sums in metric_sums(images).items():
+            # These two are differences, of either sign; all others lie between 0 and 1.
             bounds = SIGNED if key in ("image_dependence", "placing") else UNIT
             yield Measure(key, name), jackknifed_ratio(sum_by_group(sums, patients), bounds)
 
@@ -198,6 +207,9 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
     Args:
         units: each with its value, and its values when each patient is left out; a single unit is tested over patients.
 
+    Returns:
+        The mean with its 95 % interval and p; NaN for what cannot be told. Its interval over patients is beside it.
+
     Example:
         >>> units = [Jackknifed(value, np.array([value, value]), 2) for value in (0.1, 0.2, 0.3)]
         >>> difference = student_difference(units)
@@ -215,12 +227,13 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
         error = float(np.std([unit.value for unit in units], ddof=1)) / math.sqrt(n)
         freedom = n - 1
     else:
-        # One unit says nothing about the spread over units.
+        # One unit says nothing about the spread over units: that over patients takes its place.
         error, freedom = mean.standard_error, mean.units - 1
     if error < _ROUNDING:
         # All units are equal: either there is no difference, and p is 1, or t would be endless, and there is no p.
         return Difference(value, value, value, 1.0 if abs(value) < _ROUNDING else math.nan, mean.estimate)
     if math.isinf(error):
+        # A single unit on fewer than two patients.
         return Difference(value, math.nan, math.nan, math.nan, mean.estimate)
     reach = float(t.ppf(0.975, freedom)) * error
     p = float(2 * t.sf(abs(value) / error, freedom))
@@ -228,7 +241,7 @@ def student_difference(units: Sequence[Jackknifed]) -> Difference:
 
 
 def _mean(metrics: Sequence[Jackknifed]) -> Jackknifed:
-    """The mean of metrics over the same patients."""
+    """The mean of metrics over the same patients, whose number and bounds it has."""
     return metrics[0]._replace(
         value=float(np.mean([metric.value for metric in metrics])),
         left_out=np.mean([metric.left_out for metric in metrics], axis=0),
@@ -241,8 +254,8 @@ def compare_rows(rows: Sequence[ModelMetric], partner_rows: Sequence[ModelMetric
 
     Args:
         rows: one metric of the runs of an arm.
-        partner_rows: the same metric of the reference arm, whose run from the same checkpoint with the same seed is the
-            partner, or of initial checkpoints.
+        partner_rows: the same metric of the partners: runs of the reference arm, from the same checkpoint with the same
+            seed, or the initial checkpoints of the runs. A run without its partner is left out.
     """
     partners = {(row.checkpoint, row.seed): row.metric for row in partner_rows}
     changes: list[tuple[ModelMetric, Jackknifed]] = []
@@ -261,7 +274,11 @@ def mean_of_rows(rows: Sequence[ModelMetric]) -> Estimate:
 
 
 def _units(metrics: Sequence[tuple[ModelMetric, Jackknifed]]) -> list[Jackknifed]:
-    """The mean metric of each unit: of the runs from one checkpoint; with a single checkpoint, of each run."""
+    """The mean metric of each unit: of all runs from one checkpoint, or of each run if all are from a single one.
+
+    Args:
+        metrics: the row of each run, which says what unit it belongs to; and its metric, or the change of that.
+    """
     has_several_checkpoints = len({row.checkpoint for row, _ in metrics}) > 1
     metrics_by_unit: dict[Any, list[Jackknifed]] = defaultdict(list)
     for row, metric in metrics:
@@ -333,8 +350,8 @@ class StudyResult:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each arm, set and metric: the mean over units, and the differences with their intervals.
 
-        So for each kind of initial checkpoint, in a row without `arm` and differences. `holm` is the adjusted p, of the
-        primary metrics alone.
+        The initial checkpoints of a kind have such a row too, whose `arm` is None and which has no differences. `holm`
+        is the adjusted p; only primary metrics have it.
         """
         for start, metrics in self.starts.items():
             for measure, start_estimate in metrics.items():
@@ -343,7 +360,7 @@ class StudyResult:
                 for arm in self.of_start(start):
                     row: dict[str, Any] = {**key, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
                     for partner in (REFERENCE, START):
-                        # None for the reference against itself: its cells are empty.
+                        # None for the reference against itself: `getattr` finds nothing, and its cells are empty.
                         difference = arm.difference(measure, partner)
                         for name in ("value", "low", "high", "p"):
                             row[f"against_{partner}_{name}"] = getattr(difference, name, None)
@@ -383,7 +400,9 @@ def analyse(study: Study, *, on_progress: Callable[[str], None] = lambda step: N
     for measure in study.primary:
         check_word("the primary metric", measure.metric, METRICS)
     table = model_table(study, on_progress)
+    # All runs of an arm have the same steps.
     last_steps = {key: runs[0].last_step for key, runs in study.arms.items()}
+    # The rows of the initial checkpoints, and those of trained models; no checkpoint in between is compared.
     trained: dict[ArmKey, _RowsByMeasure] = defaultdict(lambda: defaultdict(list))
     initial: dict[str, _RowsByMeasure] = defaultdict(lambda: defaultdict(list))
     for row in table:
@@ -436,30 +455,33 @@ def _differences(
     partners = {START: initial}
     if key.arm != study.reference:
         partners[REFERENCE] = trained[ArmKey(key.start, study.reference)]
+    arm_rows = trained[key].items()
     differences: _Differences = {}
-    for name, partner_rows in partners.items():
-        differences[name] = {
-            measure: compare_rows(rows, partner_rows[measure]) for measure, rows in trained[key].items()
-        }
+    for partner, partner_rows in partners.items():
+        differences[partner] = {measure: compare_rows(rows, partner_rows[measure]) for measure, rows in arm_rows}
     return differences
 
 
 def _holm_adjusted(
     study: Study, differences: Mapping[ArmKey, _Differences]
 ) -> dict[ArmKey, dict[str, dict[Measure, float]]]:
-    """The p of every arm, adjusted by Holm within a family of comparisons, by partner and primary metric."""
+    """The p of each primary metric by arm and partner, adjusted by Holm for all comparisons of the same family.
+
+    A family has the comparisons of arms with one of the partners, by the primary metrics of one kind of checkpoint.
+    """
     adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {}
     for key, by_partner in differences.items():
-        adjusted[key] = {name: {} for name in by_partner}
-    for name in (REFERENCE, START):
-        # By the kind of initial checkpoint for which a primary metric was declared; None: for all kinds.
+        adjusted[key] = {partner: {} for partner in by_partner}
+    for partner in (REFERENCE, START):
+        # By the kind of initial checkpoint for which a primary metric was declared; None has those for all kinds.
         families: dict[str | None, list[tuple[ArmKey, Measure]]] = defaultdict(list)
         for key, by_partner in differences.items():
             for primary in study.declared:
-                if name in by_partner and primary.start in (None, key.start):
+                # The reference arm is not compared with itself.
+                if partner in by_partner and primary.start in (None, key.start):
                     families[primary.start].append((key, primary.measure))
         for comparisons in families.values():
-            p_values = holm([differences[key][name][measure].p for key, measure in comparisons])
+            p_values = holm([differences[key][partner][measure].p for key, measure in comparisons])
             for (key, measure), p in zip(comparisons, p_values, strict=True):
-                adjusted[key][name][measure] = p
+                adjusted[key][partner][measure] = p
     return adjusted

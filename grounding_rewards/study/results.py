@@ -150,9 +150,12 @@ class Study:
     left_out: Mapping[ArmKey, int]
 
     @property
-    def box_format(self) -> Any:
-        """The format in which all models write boxes."""
-        return next(iter(self.arms.values()))[0].box_format
+    def box_format(self) -> str | Mapping[str, Any] | None:
+        """The format in which all models of the study write boxes, by name or as a mapping; None if the images say it.
+
+        All runs of all arms have the same: that of the first run is read.
+        """
+        return next(run.box_format for runs in self.arms.values() for run in runs)
 
     @property
     def primary(self) -> tuple[Measure, ...]:
@@ -235,7 +238,7 @@ def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
 
 def _check_reference(arms: Mapping[ArmKey, Any], reference: str, fewest: int, root: str | Path) -> None:
     """Refuse arms without the reference arm from the same kind of initial checkpoint; `arms` have runs enough."""
-    # Without any arms the reference is missing too: then the error says "every start" in the place of a kind.
+    # Without any arm the reference is missing too: then the error says "every start" in the place of a kind.
     for kind in {key.start for key in arms} or {"every start"}:
         if ArmKey(kind, reference) not in arms:
             raise ValueError(
