@@ -111,9 +111,10 @@ class Run:
 
     @property
     def reward(self) -> dict[str, Any] | None:
-        """Name and parameters of the reward; None for a run of `sft`."""
+        """Name, parameters and, if the run has some, weights of the reward; None for a run of `sft`."""
         if self.kind == SFT:
             return None
+        # R4 is what `train` takes by default.
         reward = {"name": self.config.get("reward", "R4"), "kwargs": self.config.get("reward_kwargs") or {}}
         weights = self.config.get("reward_weights")
         return {**reward, "weights": weights} if weights else reward
@@ -188,7 +189,9 @@ def read_plan(source: str | Path | Mapping[str, Any], *, dataset: str | None = N
     try:
         _expect(isinstance(content, Mapping), "a mapping", content, "See configs/study/ for files.")
         overrides = {"dataset": dataset} if dataset else {}
-        return _resolve(_from_mapping(Plan, {**content, **overrides}, "runs"), elsewhere)
+        # The runs are no key: they follow from the others.
+        yaml_plan = _from_mapping(Plan, {**content, **overrides}, "runs")
+        return _resolve(yaml_plan, elsewhere)
     except ValueError as error:
         raise ValueError(f"{'the study' if isinstance(source, Mapping) else source}: {error}") from error
 
@@ -238,7 +241,7 @@ def _resolve(yaml_plan: Any, elsewhere: bool) -> Plan:
 
 
 def _seeds(value: Any) -> list[int]:
-    """The seeds from their number or a list of them; refuse too few, or equal ones."""
+    """The seeds as a list, from their number, which means 0, 1, 2, …, or from a list; refuse too few, or equal ones."""
     seeds = list(range(value)) if isinstance(value, int) else value
     are_numbers = isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)
     _expect(
@@ -259,6 +262,7 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
         starts: kinds of initial checkpoints.
     """
     metrics = [value] if isinstance(value, Mapping) else value
+    # Each has the keys `metric` and `set`, and may have `start`.
     _expect(
         isinstance(metrics, list) and all({*entry} - {"start"} == {"metric", "set"} for entry in metrics),
         "metrics with their sets for primary",
@@ -268,6 +272,7 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
     for entry in metrics:
         check_word("metric", entry["metric"], METRICS)
         check_word("set", entry["set"], sets)
+        # Without `start` it decides for every kind, and there is nothing to check.
         check_word("start", entry.get("start", next(iter(starts))), starts)
     primary = tuple(Primary(Measure(entry["metric"], entry["set"]), entry.get("start")) for entry in metrics)
     undecided = [start for start in starts if not any(metric.start in (None, start) for metric in primary)]
@@ -276,10 +281,11 @@ def _primary(value: Any, sets: Collection[str], starts: Collection[str]) -> tupl
 
 
 def _image_set(name: str, entry: Mapping[str, Any], dataset: str | None) -> ImageSet:
-    """A set of images from its mapping in the YAML; `dataset` is the default of its key."""
+    """A set of images from its mapping in the YAML, checked; `dataset` is that of the study, for a set without one."""
     image_set = _from_mapping(ImageSet, {"name": name, "dataset": dataset, **entry}, place=f"set {name}")
     if image_set.images is not None:
         check_number(f"images of set {name}", image_set.images, Interval(1))
+    # By name of a corruption its strength.
     changes = image_set.changes
     _expect(
         isinstance(changes, Mapping) and set(changes) <= set(CORRUPTIONS) and set(changes.values()) <= set(STRENGTHS),
@@ -303,11 +309,13 @@ def _starts(
         plan: with the values of the YAML.
         earlier: the checkpoints of the kinds before it.
     """
+    # How many checkpoints the kind has, each taught with a seed of its own; None for a single one.
     count = entry.get("checkpoints")
     fields_of_start = {SFT: None, **entry, "name": kind, "kind": kind}
     fields_of_start.pop("checkpoints", None)
     start = _from_mapping(InitialCheckpoint, fields_of_start, "parent", place=f"start {kind}")
     if start.sft is not None:
+        # Its seed may be stated here, unlike that of a run.
         _refuse_options([key for key in start.sft if key != "seed"], f"start {kind}")
         start = replace(start, sft=_drop_none({**_settings(start.sft, plan), "save_strategy": "no"}))
     # A checkpoint is taught on from another where `model` names the kind of that.
@@ -321,6 +329,7 @@ def _starts(
     advice = "Every checkpoint gets as many runs of an arm."
     _expect(len(seeds) % count == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", count, advice)
     for index, seed in enumerate(seeds[:count]):
+        # If there are several parents they are taken in turn.
         parent = parents[index % len(parents)] if parents else None
         yield replace(start, name=f"{kind}.{seed}", sft={**(start.sft or {}), "seed": seed}, parent=parent)
 
@@ -381,12 +390,19 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
 
 
 def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
-    """Refuse a configuration that the parser of its command would refuse when the run starts."""
+    """Refuse a configuration that the parser of its command would refuse when the run starts.
+
+    Args:
+        runs: of the study.
+        plan: has the initial checkpoints that are taught.
+        elsewhere: whether the runs are made on another machine, which may have a GPU that this one lacks.
+    """
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     # One run of each arm is enough: the others differ only in the seed.
     configs = {f"arm {run.arm}": (run.kind, run.config) for run in runs}
     configs |= {f"start {start.name}": (SFT, start.sft) for start in plan.starts.values() if start.sft is not None}
+    # The parsers need these paths, which are known only when a run starts: any will do.
     paths = {"output_dir": "runs/study", "model_name_or_path": "start"}
     options_elsewhere = _WITHOUT_GPU if elsewhere else {}
     for place, (kind, config) in configs.items():
@@ -407,6 +423,7 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
             # The same dataset or split may be spelled in several ways.
             is_other_dataset = Path(image_set.dataset).resolve() != Path(dataset).resolve()
             splits = {split_name(split), split_name(image_set.split)}
+            # Two different splits share no image, unless one of them is the whole dataset.
             _expect(
                 is_other_dataset or (len(splits) > 1 and ALL not in splits),
                 f"a split that no run is trained on for set {image_set.name}",
@@ -416,14 +433,19 @@ def _check_splits(runs: Sequence[Run], plan: Plan) -> None:
 
 
 def _settings(entry: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """The options of a training: those of the file under `config`, overridden by the others of the mapping."""
+    """The options of a training: those of the file that `config` names, overridden by the others of the mapping.
+
+    Args:
+        entry: the mapping in the YAML, with options and perhaps `config`.
+        plan: its `dataset` overrides that of the file.
+    """
     options = read_config(entry["config"]) if "config" in entry else {}
-    # The study decides what is saved, and where. A start that is taught once may have its seed in the file.
+    # The study decides what is saved, and where, so the file's options for that do not count. Its seed does: the study
+    # sets that of runs, but not that of an initial checkpoint which is taught once.
     options = {name: value for name, value in options.items() if name not in _STUDY_OPTIONS or name == "seed"}
     if plan.dataset is not None:
         options["dataset"] = plan.dataset
-    options |= {name: value for name, value in entry.items() if name != "config"}
-    return options
+    return options | {name: value for name, value in entry.items() if name != "config"}
 
 
 def _drop_none(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -459,7 +481,7 @@ def _from_mapping(form: type[_Form], entry: Mapping[str, Any], *internal: str, p
     Args:
         form: the dataclass.
         entry: the mapping.
-        *internal: fields that are no keys.
+        *internal: names of fields that are no keys in the YAML.
         place: of the mapping in the YAML, for messages.
     """
     keys = [option.name for option in fields(form) if option.name not in internal]  # type: ignore[arg-type]
@@ -496,6 +518,7 @@ def fingerprint_of_start(start: InitialCheckpoint) -> str:
     from grounding_rewards.models.load import digest_of_weights
 
     place = find_shipped(start.model)
+    # Without a folder it is taught on from another checkpoint of the plan, or is on the hub: its name stands for it.
     weights = digest_of_weights(place) if Path(place).is_dir() else start.parent or start.model
     return fingerprint(weights, None if start.sft is None else settings_of(start.sft))
 
@@ -506,6 +529,7 @@ def fingerprint_of_run(plan: Plan, run: Run) -> str:
     It depends neither on other runs nor on the metrics, so that arms and seeds can be added.
     """
     sets = [vars(image_set) for image_set in plan.sets]
+    # The checkpoint that the run starts from, then that from which it was taught, and so on.
     parents_last = reversed(plan.with_parents([run.start]))
     start, *parents = (fingerprint_of_start(plan.starts[name]) for name in parents_last)
     return fingerprint(run.kind, settings_of(run.config), start, sets, *parents)
@@ -520,11 +544,12 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
         ValueError: the folder holds results of another plan; names the difference.
     """
     resolved = _as_yaml(plan)
+    # The plan that an earlier call has written, and the names of runs with a result.
     earlier = read_yaml(folder.plan) if folder.plan.is_file() else {}
     finished = list(folder.results())
     advice = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
     if earlier or finished:
-        # Before the first result only the name is fixed.
+        # By key what it holds, in words. Before the first result only the name is fixed.
         fixed_keys = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
         for key in fixed_keys if finished else ("name",):
             expected = f"the {fixed_keys[key]} that the study in the folder was started with, {earlier.get(key)!r}"
@@ -533,8 +558,9 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
         earlier_digest, digest = earlier["runs"].get(name), resolved["runs"].get(name)
         _expect(digest is not None, f"every run that the folder holds in the YAML too, {name} among them", None, advice)
         if earlier_digest != digest:
+            # Refuses other settings of the arm, and names them.
             check_settings(name, _settings_of_arm(name, earlier), _settings_of_arm(name, resolved), advice)
-            # The settings are the same, so the initial checkpoint is another one, which only the digests tell.
+            # Else the settings are the same, so the initial checkpoint is another one, which only the digests tell.
             check_settings(name, {"start": earlier_digest}, {"start": digest}, advice, digests=["start"])
     write_whole(folder.plan, yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 
@@ -549,6 +575,7 @@ def _as_yaml(plan: Plan) -> dict[str, Any]:
         arms[run.start, run.arm] = arm | {"settings": settings}
     primary = []
     for measure, start_kind in plan.primary:
+        # A metric that decides for every kind of initial checkpoint has no `start`.
         primary.append(_drop_none({"metric": measure.metric, "set": measure.on, "start": start_kind}))
     sets = {}
     for image_set in plan.sets:
