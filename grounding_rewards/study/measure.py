@@ -62,6 +62,7 @@ def _corrupted_row(row: dict[str, Any], changes: Mapping[str, int], seed: int) -
     """
     size = {"width": row["width"], "height": row["height"]}
     for kind, strength in changes.items():
+        # Without the boxes, which are in pixels of width × height: those of a shrunken image are others.
         image = corrupt(row["image"], [], kind, strength, seed=seed).image
         boxes, is_visible = corrupt_boxes(row["boxes"], kind, strength, **size, seed=seed)
         labels = row.get("labels")
@@ -79,15 +80,19 @@ def references(images: Dataset) -> list[dict[str, Any]]:
     for number, row in enumerate(light_rows(images)):
         name = image_id(row, number)
         columns = {key: _rounded(row[key]) for key in _REFERENCE if row.get(key) is not None}
+        # An image without a patient counts as one.
         rows.append({"id": name, "patient": patient_of(row) or name, **columns})
     return rows
 
 
 def measure(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask every checkpoint of a job about every set; the first job also writes the references.
+    """Ask every checkpoint of a job about every set; the first job of a study also writes the references of the images.
+
+    Args:
+        job: the content of its file, see the head of this module.
 
     Returns:
-        `box_format`, and `checkpoints`: for each its `sets`, with `answers` in the order of the images.
+        `box_format`, and `checkpoints`: for each in the order of the job its `sets`, with `answers` to the images.
 
     Raises:
         ValueError: the images are not those that earlier models were measured on, or model and images do not fit.
@@ -98,6 +103,7 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
 
     sets = {entry["name"]: load_set(ImageSet(**entry)) for entry in job["sets"]}
     box_format = job["box_format"]
+    # Where neither the study nor the images say how boxes are written, it is the usual format of the model.
     if box_format is None and any("box_format" not in images.column_names for images in sets.values()):
         first_model, _ = load_later(job["checkpoints"][0])
         box_format = box_format_for_model_type(first_model.model_type)
@@ -105,11 +111,12 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     measured = []
     for checkpoint in job["checkpoints"]:
         model, processor = load_model(checkpoint)
-        # All checkpoints of a job are of one model: the first processor prepares the images for all.
+        # All checkpoints of a job are of one model: the processor of the first prepares the images for all.
         inputs = inputs or _prepare_inputs(job, sets, box_format, processor)
         completions = {}
         for name, (prompted, sampling) in inputs.items():
             texts = generate(model, processor, prompted, sampling, batch_size=job["batch_size"])
+            # One greedy answer to each image.
             completions[name] = {"answers": [text for (text,) in texts]}
         measured.append({"sets": completions})
     return {"box_format": box_format, "checkpoints": measured}
@@ -118,7 +125,10 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
 def _prepare_inputs(
     job: Mapping[str, Any], sets: Mapping[str, Dataset], box_format: Any, processor: Any
 ) -> dict[str, tuple[Dataset, Sampling]]:
-    """By set its images as the model is asked about them, and how it answers; keep their references on the way."""
+    """Prepare the images of each set for a model; return by set its rows with prompts, and how the model answers.
+
+    On the way the references are written, or compared with those that an earlier job has written.
+    """
     from grounding_rewards.data.dataset_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images
     from grounding_rewards.models.generate import Sampling, reads_special_tokens
@@ -128,12 +138,13 @@ def _prepare_inputs(
     format_name = box_format if isinstance(box_format, str) else None
     sized = {name: add_columns(images, processor, format_name) for name, images in sets.items()}
     _keep_references(Path(job["images"]), {name: references(images) for name, images in sized.items()})
+    # Any reward would do: none is computed, only its box format is read.
     reward = get_reward("R3", box_format=box_format)
     inputs = {}
     for name, images in sized.items():
         prompted = fit_images(add_prompts(images, reward.box_format), processor)
-        needs_tokens = reads_special_tokens(images, reward, getattr(processor, "tokenizer", processor))
-        sampling = Sampling(max_new_tokens=job["max_new_tokens"], skip_special_tokens=not needs_tokens)
+        keeps_special_tokens = reads_special_tokens(images, reward, getattr(processor, "tokenizer", processor))
+        sampling = Sampling(max_new_tokens=job["max_new_tokens"], skip_special_tokens=not keeps_special_tokens)
         inputs[name] = prompted, sampling
     return inputs
 
@@ -158,7 +169,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Do the job whose file the command line names."""
+    """Do the job whose file the command line names, and write what was measured into its `output`."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     try:
         measured = measure(job)

@@ -52,6 +52,7 @@ def write_report(
 
 def render_page(result: StudyResult) -> str:
     """The page of a study in HTML: what was compared, and its table of arms."""
+    # Runs that are missing or left out, if any are, are named above the table.
     summary, *caveats = sentences(result)
     return Page(
         title=f"Which reward? {result.study.name}",
@@ -87,7 +88,10 @@ def sentences(result: StudyResult) -> list[str]:
 
 
 def arms_table(result: StudyResult) -> Table:
-    """By primary metric a row for each initial checkpoint for which it decides, and one for each arm from it."""
+    """The table of arms: for each primary metric its name, then by kind of initial checkpoint a row of it and its arms.
+
+    A metric stands only with the kinds for which it decides.
+    """
     header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), "metric", f"less {result.study.reference}", "Holm"),
         *("since the initial checkpoint", "Holm"),
@@ -98,6 +102,7 @@ def arms_table(result: StudyResult) -> Table:
         if starts:
             rows.append([_metric_name(primary)])
         for start in starts:
+            # An initial checkpoint has neither a reward nor partners: after its metric the cells are empty.
             empty_cells = [""] * (len(header) - 3)
             rows.append([f"the {start} checkpoint", "", estimate_cell(result.starts[start][primary]), *empty_cells])
             rows += [_arm_row(arm, primary, result.study.equivalence) for arm in result.of_start(start)]
@@ -105,13 +110,16 @@ def arms_table(result: StudyResult) -> Table:
 
 
 def _arm_row(arm: ArmResult, primary: Measure, margin: float) -> list[str | Cell]:
-    """The values of an arm by a primary metric, and its differences; ≈ marks those within the margin."""
+    """The cells of an arm by a primary metric, in the order of the header of :func:`arms_table`.
+
+    ◦ marks a control, and ≈ a difference whose whole interval lies within the margin.
+    """
     name = f"{arm.key.arm} ◦" if arm.is_control else arm.key.arm
     row: list[str | Cell] = [name, Cell(reward_text(arm.reward), kind="words"), estimate_cell(arm.metrics[primary])]
     for partner in (REFERENCE, START):
         difference = arm.difference(primary, partner)
         if difference is None:
-            # Only the reference has none, from itself: every run has an initial checkpoint.
+            # The reference is not compared with itself. With an initial checkpoint every arm is compared.
             row += ["reference", ""]
             continue
         cell = estimate_cell(difference.estimate, signed=True, kind=kind_of(arm.direction(primary, partner)))
@@ -129,7 +137,7 @@ def _metric_name(primary: Measure) -> str:
 
 
 def reward_text(reward: Mapping[str, Any] | None) -> str:
-    """The name of a reward with its parameters and weights, on one line; "supervised" for a run without a reward.
+    """The name of a reward, or the names of several, with parameters and weights; "supervised" for None.
 
     >>> reward_text({"name": ["R3", "R1"], "kwargs": {"beta": 1}, "weights": [1, 0.5]}), reward_text(None)
     ('R3 + R1 {"beta": 1} weights [1, 0.5]', 'supervised')

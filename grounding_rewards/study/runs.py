@@ -86,6 +86,7 @@ def make_runs(
     # One after the other: the first one writes the references that all others are compared with.
     for start in plan.with_parents([run.start for run in missing] if runs else plan.starts):
         parent = plan.starts[start].parent
+        # A checkpoint cannot be taught on from one that failed. Most have no parent; None is no key.
         if parent in errors:
             errors[start] = errors[parent]
         elif not _is_made(folder, plan.starts[start]):
@@ -107,6 +108,7 @@ def make_runs(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    # An empty error is that of a finished run.
     failed |= {name: future.result() for name, future in futures.items() if future.result()}
     return failed
 
@@ -124,13 +126,14 @@ def _is_made(folder: Folder, start: InitialCheckpoint) -> bool:
 
 
 def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
-    """Train an initial checkpoint if the plan says so, and measure it."""
+    """Train an initial checkpoint if the plan says so, measure it and write the result."""
     training = folder.made(start.name)
     log = folder.log(f"start-{start.name}")
     if start.sft is not None:
         model = start.model if start.parent is None else _weights(plan, folder, start.parent)
         config = {**start.sft, "model_name_or_path": model, "output_dir": str(training)}
         _train(plan, SFT, config, log)
+    # Without options of a run, so that the study's box format is used.
     measured = _measure(plan, folder, training, [_weights(plan, folder, start.name)], {}, log)
     content = {
         "schema": SCHEMA,
@@ -145,12 +148,13 @@ def _make_start(plan: Plan, folder: Folder, start: InitialCheckpoint) -> None:
 
 
 def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
-    """Train and measure a run, and keep its result alone."""
+    """Train a run, measure its checkpoints and write its result; then its checkpoints are removed."""
     log = folder.log(run.name)
     training = folder.training(run.name)
     weights = _weights(plan, folder, run.start)
     config = {**run.config, "model_name_or_path": weights, "output_dir": str(training)}
     _train(plan, run.kind, config, log)
+    # The steps at which the training has saved a checkpoint.
     interval = run.config["save_steps"]
     steps = range(interval, run.config["max_steps"] + 1, interval)
     checkpoints = [str(training / f"checkpoint-{step}") for step in steps]
@@ -158,6 +162,7 @@ def _make_run(plan: Plan, folder: Folder, run: Run) -> None:
     entries = read_entries(training / LOG)
     measured_checkpoints = []
     for step, checkpoint in zip(steps, measured["checkpoints"], strict=True):
+        # In steps of GRPO, so that supervised runs can be compared with it.
         measured_checkpoints.append({"step": round(step * run.equivalent), **checkpoint})
     content = {
         "schema": SCHEMA,
@@ -193,13 +198,15 @@ def _train(plan: Plan, kind: str, config: Mapping[str, Any], output_log: Path) -
         ValueError: the training failed, or was begun with other settings.
     """
     training = Path(config["output_dir"])
+    # The marker is written when a training has ended without an error.
     config_file, marker = training / _CONFIG, training / _TRAINED
     if config_file.is_file():
         check_settings(training, read_yaml(config_file), config, "Give the same again, or remove the folder.")
     if marker.is_file():
         return
     if not any(training.glob("checkpoint-*")):
-        # Without a checkpoint it begins anew, which `train` refuses beside a model: one that a killed training left.
+        # Without a checkpoint to continue from it begins anew. `train` refuses that beside a model, such as one that a
+        # killed training has left.
         shutil.rmtree(training / CHECKPOINT, ignore_errors=True)
     write_whole(config_file, yaml.safe_dump(dict(config)))
     words = ["-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(plan.accelerate)]
@@ -219,7 +226,7 @@ def _measure(
         folder: of the study.
         training: folder for the files of the job.
         checkpoints: folders or names of models.
-        config: options of the run; may have a `box_format`.
+        config: options of the run, whose `box_format` goes before that of the study; empty for an initial checkpoint.
         log: of the output.
 
     Returns:
@@ -227,7 +234,8 @@ def _measure(
     """
     output = training / "answers.json"
     job_file = training / "measure.json"
-    # As many tokens as an answer has in the training, whose default is not that of `evaluate`.
+    # As many tokens as an answer may have in the training, by its default where the study does not say. The second
+    # member is a help text, which is not needed.
     default_length, _ = COMMON_OPTIONS["train"]["max_completion_length"]
     job = {
         "checkpoints": checkpoints,
@@ -249,7 +257,8 @@ def run_program(words: Sequence[str], log: Path) -> None:
     Raises:
         ValueError: the program failed; the message has the last lines of the log.
     """
-    # One thread each: several runs share the cores, and small models gain nothing from more.
+    # One thread each, unless the user's environment says otherwise: several runs share the cores, and small models gain
+    # nothing from more.
     environment = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", **os.environ}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
