@@ -150,39 +150,59 @@ class BoxCollector:
     room: int = MAX_BOXES
 
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
-        """Count why something is no box, and keep a broken box there, unless the reason is about the whole text."""
-        if self._take_room():
+        """Count a reason in `rejected`, and add what it is about, something in the place of a box, to `broken`.
+
+        A reason of `WHOLE_TEXT` is about nothing in the place of a box, and adds none. `ends_open` becomes whether
+        this one is without its closing bracket. Where `MAX_BOXES` boxes and reasons are counted already, this one is
+        left out, and `ends_open` stays that of the last one that counted.
+
+        Args:
+            reason: one of `REJECT_REASONS`.
+            label: what the text says of the broken box, None for nothing.
+            score: its confidence, likewise.
+        """
+        if self._count_if_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             if reason not in WHOLE_TEXT:
+                # Its place is told by how many complete boxes, each of which has a label or None, stand before it.
                 self.broken.append(BrokenBox(len(self.labels), label, score))
             self.ends_open = reason == "unclosed"
 
     def note_words(self, label: str | None) -> None:
         """Note words in the place of a box: broken beside complete boxes, else prose, which may be a negative.
 
-        So unlike `reject` this counts no reason, which alone would make a text without boxes unparseable.
+        So unlike `reject` this counts no reason, which alone would make a text without boxes unparseable. Where
+        `MAX_BOXES` boxes and reasons are counted already, nothing is noted.
         """
-        if self._take_room():
+        if self._count_if_room():
+            # Its place: so many complete boxes stand before it.
             self.broken.append(BrokenBox(len(self.labels), label))
             self.ends_open = False
 
     def take(self, box: list[float] | str, label: str | None = None, score: float | None = None) -> None:
-        """Add a box, or the reason why something in its place is none."""
+        """Add a box, as four numbers, with its label and confidence; for a reason in its place, a text, `reject` that.
+
+        Where `MAX_BOXES` boxes and reasons are counted already, nothing is added.
+        """
         if isinstance(box, str):
             self.reject(box, label, score)
-        elif self._take_room():
+        elif self._count_if_room():
             self.coords += box
             self.labels.append(label)
             self.scores.append(score)
             self.ends_open = False
 
     def broken_beside_boxes(self, *, cut_off: bool) -> tuple[BrokenBox, ...]:
-        """The broken boxes that count: none without a complete box, nor the one in which a text is cut off."""
+        """The broken boxes that count: none without a complete box, nor the one in which a text is cut off.
+
+        `cut_off`: the text breaks off, before its answer or inside the syntax of it.
+        """
+        # Each complete box has an entry in `labels`. An answer without one is judged by its status.
         if not self.labels:
             return ()
         # The last one, without its closing bracket, is where the text is cut off.
         broken = self.broken[:-1] if cut_off and self.ends_open else self.broken
-        # Metrics rank boxes by confidence: one that breaks off before its own is the surest, as last it would be free.
+        # Metrics rank boxes by confidence. A broken box without one is ranked first: last, it would cost nothing.
         if any(score is not None for score in self.scores):
             broken = [box._replace(score=math.inf) if box.score is None else box for box in broken]
         return tuple(broken)
@@ -197,9 +217,10 @@ class BoxCollector:
         """Whether there was neither a box nor anything that was rejected."""
         return not self.labels and not self.rejected
 
-    def _take_room(self) -> bool:
+    def _count_if_room(self) -> bool:
         """Count one more box or reason against `MAX_BOXES`, and return True; False if that many are there already."""
         if self.room == 0:
+            # Reading can stop; the reason counts once, however many more there are.
             self.full = True
             self.rejected["too_many_boxes"] = 1
             return False

@@ -157,14 +157,15 @@ class _Sample:
     written: (answers, boxes, 4), the numbers as the model wrote them.
     gt: (answers, references, 4) in fractions of the image.
     sizes: (4, answers, 1).
-    image: (answers,), the number of each answer's image, from 0 to `images` - 1.
+    image: (answers,), the number of each answer's image, from 0 to `image_count` - 1.
+    image_count: how many images there are.
     """
 
     written: Boxes
     gt: Boxes
     sizes: Array
     image: NDArray[np.intp]
-    images: int
+    image_count: int
 
     @staticmethod
     def of(images: Sequence[Sequence[_Answer]], fmt: BoxFormat) -> _Sample:
@@ -181,7 +182,7 @@ class _Sample:
             gt=BoxBatch.of([gt[:_MAX_BOXES] for _, gt, _ in answers], "boxes").padded(all_answers) / _corner(sizes),
             sizes=sizes,
             image=np.repeat(np.arange(len(images)), [len(answers_to_image) for answers_to_image in images]),
-            images=len(images),
+            image_count=len(images),
         )
 
     @property
@@ -204,9 +205,10 @@ class _Sample:
 
     def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
         """For each image the mean over its predicted boxes of the best IoU with a reference box: (images,)."""
+        # Padding counts as 0 here, and not at all in the number of boxes. `bincount` sums over the answers of an image.
         best = np.where(self.is_written, pairwise_iou(boxes, gt).max(axis=-1), 0.0)
-        summed = np.bincount(self.image, best.sum(axis=1), self.images)
-        return summed / np.bincount(self.image, self.is_written.sum(axis=1), self.images)
+        summed = np.bincount(self.image, best.sum(axis=1), self.image_count)
+        return summed / np.bincount(self.image, self.is_written.sum(axis=1), self.image_count)
 
     def control_iou(self, boxes: Boxes) -> Array:
         """For each image, how well its boxes meet the references of others: `mean_iou` with theirs, (images,)."""
@@ -214,8 +216,8 @@ class _Sample:
         first_answer = np.unique(self.image, return_index=True)[1]
         ious = []
         # Each image is compared with the next one, then with the one after that, and so on; the first follows the last.
-        for shift in range(1, min(_CONTROLS, self.images - 1) + 1):
-            other_image = (self.image + shift) % self.images
+        for shift in range(1, min(_CONTROLS, self.image_count - 1) + 1):
+            other_image = (self.image + shift) % self.image_count
             ious.append(self.mean_iou(boxes, self.gt[first_answer[other_image]]))
         return np.mean(ious, axis=0)
 
@@ -230,10 +232,10 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
     declared = Convention(fmt.space.name, fmt.order)
     box_count = int(sample.is_written.sum())
     # As in the messages: "20 images with 1 box".
-    evidence = f"{counted(sample.images, 'image')} with {box_count} {'box' if box_count == 1 else 'boxes'}"
-    if sample.images < MIN_IMAGES:
+    evidence = f"{counted(sample.image_count, 'image')} with {box_count} {'box' if box_count == 1 else 'boxes'}"
+    if sample.image_count < MIN_IMAGES:
         message = f"Too little to judge {declared} by: {evidence} of known size and with references."
-        return SpaceCheck(declared, None, np.nan, np.nan, sample.images, box_count, message)
+        return SpaceCheck(declared, None, np.nan, np.nan, sample.image_count, box_count, message)
     likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
     if likely is None:
         message = f"Nothing contradicts {declared}: {evidence}, mean IoU {declared_iou:.2f}."
@@ -243,7 +245,7 @@ def _check_sample(sample: _Sample, fmt: BoxFormat) -> SpaceCheck:
             f"the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}. If the model writes that, declare "
             f"`box_format: {_declaration(fmt, likely)}`."
         )
-    return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.images, box_count, message)
+    return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.image_count, box_count, message)
 
 
 def _declaration(fmt: BoxFormat, convention: Convention) -> str:
@@ -268,37 +270,43 @@ def _fit_to_references(sample: _Sample, declared: Convention) -> tuple[Conventio
 
     Returns:
         The convention, None if none fits better; and the mean IoU of the answers under the declared convention and
-        under the other one, which is NaN without one.
+        under the other one, which is NaN without one. Both are of the boxes as written, for people to read.
     """
     declared_iou = float(sample.mean_iou(sample.read(declared), sample.gt).mean())
-    baseline = _best_as_declared(sample, declared)
-    if baseline.mean() > 1 - _MIN_GAIN:
+    # What others must beat, (images,): the declared convention gets the benefit of the doubt, so its boxes are first
+    # corrected by what a poor model gets wrong. It decides, and is not reported.
+    to_beat = _favourable_iou(sample, declared)
+    if to_beat.mean() > 1 - _MIN_GAIN:
         # No IoU is above 1, so no convention can gain enough.
         return None, declared_iou, np.nan
     # The mean IoU under each convention that is better.
     better: dict[Convention, float] = {}
     for convention in sample.alternatives(declared):
         boxes = sample.read(convention)
+        # Both (images,).
         iou = sample.mean_iou(boxes, sample.gt)
-        gain = iou - baseline
+        gain = iou - to_beat
         is_better = iou.mean() >= _MIN_IOU and gain.mean() >= _MIN_GAIN and _is_certain(gain)
-        is_better_on_each = sample.images >= _MANY_IMAGES or gain.min() >= _MIN_GAIN_OF_EACH
+        # A mean over few images may be chance: there every single one must gain.
+        many_or_each_gains = sample.image_count >= _MANY_IMAGES or gain.min() >= _MIN_GAIN_OF_EACH
         # A model that always writes the same box meets the boxes of other images as well as its own.
-        if is_better and is_better_on_each and _is_certain(iou - sample.control_iou(boxes)):
+        if is_better and many_or_each_gains and _is_certain(iou - sample.control_iou(boxes)):
             better[convention] = float(iou.mean())
     if not better:
         return None, declared_iou, np.nan
     best_iou = max(better.values())
     equals = [convention for convention, iou in better.items() if best_iou - iou <= _SAME_IOU]
-    # Of those that fit equally well, the one with the declared space or order.
+    # Of those that fit equally well, the one that changes less of the declaration: the space or the order, not both.
     likely = min(equals, key=lambda other: (other.space != declared.space) + (other.order != declared.order))
     return likely, declared_iou, better[likely]
 
 
-def _best_as_declared(sample: _Sample, declared: Convention) -> Array:
-    """The IoU of each image in the declared convention, without what a poor model gets wrong: corners, shift, size.
+def _favourable_iou(sample: _Sample, declared: Convention) -> Array:
+    """The IoU of each image, (images,), in the declared convention, without what a poor model gets wrong.
 
-    Of these corrections the one that is best in the mean counts, so that the declared convention has every chance.
+    That is the order of corners, and the shift and the factor in size that all boxes share. The boxes count as written,
+    with one of these corrected or with both: whichever has the best mean over all images, so that the declared
+    convention has every chance.
     """
     boxes = sample.read(declared)
     # With the smaller x and y first.
@@ -413,13 +421,19 @@ class BatchWatcher:
         return suspicion
 
     def wants_boxes(self, formats: Iterable[BoxFormat]) -> bool:
-        """Whether more has to be seen of one of these formats."""
+        """Whether more has to be seen of one of these formats, as its last check is still to come.
+
+        The last check of a format is one that contradicts it, or that of `MAX_IMAGES` images or `_MAX_WATCHED`
+        completions.
+        """
         return any(fmt.name not in self._settled for fmt in formats)
 
     def watch_boxes(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
     ) -> list[SpaceCheck]:
-        """Keep the boxes of a batch, and return the checks that contradict a format, each format once.
+        """Keep the boxes of a batch, and return the checks by which what was seen so far contradicts a format.
+
+        A format is contradicted once in the watcher's life: nothing more is kept of it after that.
 
         Args:
             raws: n completions.
@@ -429,9 +443,11 @@ class BatchWatcher:
         """
         with self._lock:
             for raw, fmt, boxes, size in zip(raws, formats, gt, sizes, strict=True):
+                # A format whose last check is over gets an empty entry, on which `_check` has nothing to do.
                 answers, image_keys = self._seen.setdefault(fmt.name, ([], set()))
                 if raw.coords and len(boxes) and len(answers) < _MAX_WATCHED and self.wants_boxes([fmt]):
                     answers.append((raw, boxes, size))
+                    # A set, as completions of the same image count as one image.
                     image_keys.add(_image_key(boxes, size))
             distinct_formats = {fmt.name: fmt for fmt in formats}.values()
             checks = list(map(self._check, distinct_formats))
@@ -440,7 +456,8 @@ class BatchWatcher:
     def _check(self, fmt: BoxFormat) -> SpaceCheck | None:
         """Check what was seen of a format, if it is time for that; the check if it contradicts the format, else None.
 
-        It runs after 4, 8, 16, … images, as it takes as long as reading hundreds of completions.
+        It runs after 4, 8, 16, … different images, as it takes as long as reading hundreds of completions; and for the
+        last time after `MAX_IMAGES` of them, or `_MAX_WATCHED` completions.
         """
         answers, image_keys = self._seen[fmt.name]
         is_full = len(image_keys) >= MAX_IMAGES or len(answers) == _MAX_WATCHED
