@@ -80,7 +80,7 @@ _ASSISTANT_ROLES = frozenset(_MARKS["assistant_roles"])
 _TOOL_ROLES = frozenset(_MARKS["tool_roles"])
 _STEPS: dict[str, str] = {name: step for step, names in _MARKS["steps"].items() for name in names}
 # Who speaks: the assistant, to the user or to a tool; a tool; the user or another role; nobody, as the turn is over.
-_ASSISTANT, _CALL, _TOOL, _USER, _ENDED = range(5)
+_ASSISTANT, _CALL, _TOOL, _USER, _NOBODY = range(5)
 
 # What may follow an open mark at the end of a prompt: white space, and Harmony's token before a message.
 _NOTHING_THOUGHT = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
@@ -143,6 +143,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     elif has_bare_channels and scope != "all":
         # Harmony's thinking was cut off before its channel of answers.
         return AnswerSpan("", cut_off=True, thought=True)
+    # The last turn of the assistant; all before it is forgotten.
     turn = last_turn(completion)
     if turn.has_too_many_marks:
         # A generation that loops over its marks has no answer.
@@ -153,7 +154,9 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     for draft in turn.drafts:
         marks = _find_marks(draft)
         if marks is not None:
+            # A mark opens it again, or none closes it: its end is 0 then.
             in_thinking = marks.open_thinking is not None or (in_thinking and not marks.thinking_end)
+    # A part in a tag such as <draft>, in which the model tries things out, is none of the answer.
     words = turn.words if scope == "all" else _DRAFT.sub("", turn.words)
     answer = _find_in_turn(words, scope, in_thinking, turn.ended)
     if scope == "answer" and not answer.closed:
@@ -441,7 +444,7 @@ class Turn:
         self.text = text
         # What the assistant says in the turn, without the words of tools.
         self.words = text[start:]
-        # Whose words stand at the mark that is read, `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_ENDED`; where they
+        # Whose words stand at the mark that is read, `_ASSISTANT`, `_CALL`, `_TOOL`, `_USER` or `_NOBODY`; where they
         # begin; and the name of the mark that closes the open call or result, empty if only another turn does.
         self.speaker = _ASSISTANT
         self.speaker_start = start
@@ -455,7 +458,11 @@ class Turn:
         self.has_turn_mark = self.is_new = self.has_too_many_marks = False
 
     def read(self, pattern: re.Pattern[str]) -> None:
-        """Go through the marks of the text, matches of the pattern, and set what the class says of its last turn."""
+        """Go through the marks of the text, matches of the pattern, and set what the class says of its last turn.
+
+        A text with more than `MAX_TURN_MARKS` marks is a generation that loops, and has no answer: beside
+        `has_too_many_marks` nothing that is set of it counts.
+        """
         # Whether "Action:" is a mark, and not an ordinary word.
         self.has_steps = "Action" in self.text and _has_steps(self.text)
         position = self.speaker_start
@@ -469,9 +476,11 @@ class Turn:
             # A method that reads beyond its mark returns where it stopped; the others return None.
             position = max(take_mark(mark) or 0, mark.end())
         else:
+            # No `break`: the marks did not end.
             self.has_too_many_marks = True
             return
-        self.keep(len(self.text))
+        # The words behind the last mark, if they are the assistant's.
+        self.keep_text_until(len(self.text))
         words_before_call = "".join(self.words_before_call)
         self.words = "".join(self.words_after_call)
         # Words before a call count if none follow it, or if they are an answer in tags.
@@ -479,24 +488,33 @@ class Turn:
             self.words = words_before_call + self.words
         elif words_before_call:
             self.drafts.append(words_before_call)
+        # A call that no mark closes goes to the end by its nature; one whose closing mark is missing is cut off.
         self.ends_in_call = self.speaker == _CALL and bool(self.closing_name)
 
-    def keep(self, end: int) -> None:
-        """Keep the words up to `end` if they are the assistant's."""
+    def keep_text_until(self, end: int) -> None:
+        """Add the text from `speaker_start`, where the speaker began, to `end` to the assistant's words, if it speaks.
+
+        What a user or a tool says, and a call, are not kept.
+        """
         if self.speaker == _ASSISTANT and end > self.speaker_start:
             self.words_after_call.append(self.text[self.speaker_start : end])
 
     def set_aside(self) -> None:
-        """Keep the words before a call, which is over, apart: they count only if none follow."""
+        """Move the words before a call, which is over, to `words_before_call`: they count only if none follow."""
         self.words_before_call += self.words_after_call
         self.words_after_call = []
 
     def begin_turn(self, role: str, start: int, end: int) -> None:
-        """Begin the turn of a role, whose mark stands from `start` to `end`."""
-        self.keep(start)
+        """Begin the turn of a role, whose mark stands from `start` to `end`.
+
+        A turn of the assistant makes the last one a thing of the past: what was read of it is forgotten.
+        """
+        # Words before the mark belong to the turn before.
+        self.keep_text_until(start)
         self.has_turn_mark = True
         if role not in _ASSISTANT_ROLES:
-            # Somebody else speaks, so the assistant's turn is over; its words stay the last ones that it said.
+            # Somebody else speaks, so the assistant's turn is over, also in an open call, which is a part of it; its
+            # words stay the last ones that it said.
             self.ended = self.ended or self.speaker in (_ASSISTANT, _CALL)
             self.tool_follows = self.tool_follows or role in _TOOL_ROLES
             self.speaker, self.closing_name = _USER, ""
@@ -513,16 +531,18 @@ class Turn:
             name: `_mark_name` of its mark, which tells a call from a result.
             start: where the mark stands.
             closing_name: the name of the mark that ends a call, empty if none does; a result ends at its own name.
+
+        A call counts only in the assistant's words: elsewhere it is quoted, or part of what is open.
         """
         if _is_result(name):
-            self.keep(start)
+            self.keep_text_until(start)
             # Within a tool's words its result is no other one.
             self.tool_follows = self.tool_follows or self.speaker != _TOOL
             # In the words of a user the mark is a quotation, or part of a turn that only a mark of a turn ends.
             if self.speaker != _USER:
                 self.speaker, self.closing_name = _TOOL, name
         elif self.speaker == _ASSISTANT:
-            self.keep(start)
+            self.keep_text_until(start)
             self.calls_tool = True
             self.speaker, self.closing_name = _CALL, closing_name
 
@@ -541,10 +561,10 @@ class Turn:
         is_result = self.speaker == _TOOL if has_opening else _is_result(name)
         if not has_opening:
             # A result may also follow a call that was never closed, or a turn that is over.
-            possible_speakers = (_ASSISTANT, _CALL, _ENDED) if is_result else (_ASSISTANT,)
+            possible_speakers = (_ASSISTANT, _CALL, _NOBODY) if is_result else (_ASSISTANT,)
             if not name.startswith(_UNMISTAKABLE) or self.speaker not in possible_speakers:
                 return
-            self.keep(start)
+            self.keep_text_until(start)
         if is_result:
             # After a result the model answers anew, so that its earlier words were a draft.
             self.drafts.append("".join(self.words_before_call + self.words_after_call))
@@ -573,12 +593,17 @@ class Turn:
         self.close_tool(_mark_name(mark[0]), mark.start(), mark.end())
 
     def take_end(self, mark: re.Match[str]) -> None:
-        """Take a token that ends the turn; one of the group `end_asked` says that the turn asks a tool."""
-        self.keep(mark.start())
+        """Take a token that ends the turn; one of the group `end_asked` says that the turn asks a tool.
+
+        Only the assistant's own turn becomes `ended`, so that nothing in it is cut off. Whoever spoke, nobody does
+        until another turn begins.
+        """
+        self.keep_text_until(mark.start())
+        # A call is a part of the assistant's turn; where it is still open, the token ends both.
         if self.speaker in (_ASSISTANT, _CALL):
             self.ended = True
             self.calls_tool = self.calls_tool or mark.lastgroup == "end_asked"
-        self.speaker = _ENDED
+        self.speaker = _NOBODY
 
     def take_fence(self, mark: re.Match[str]) -> None:
         """Take a fence: ``` with the name of a tool's code or result begins it, and bare ``` ends it.
@@ -588,7 +613,8 @@ class Turn:
         if mark["fence"]:
             self.open_tool(_mark_name(mark["fence"]), mark.start(), closing_name="```")
             if self.closing_name:
-                # What is open, a call or a result by whatever mark it began, is closed by the next fence.
+                # What is open, a call or a result by whatever mark it began, is closed by the next fence. A name that
+                # is empty stays so: what is open is nothing, or what only another turn or step ends.
                 self.closing_name = "```"
         elif self.closing_name == "```":
             self.close_tool("```", mark.start(), mark.end())
@@ -602,17 +628,17 @@ class Turn:
         if step == "answer":
             self.begin_turn("assistant", mark.start(), mark.end())
             return
-        # A call or a result, which only the next step or turn ends.
-        self.keep(mark.start())
+        # A call or a result, which only the next step or turn ends; a result, too, tells that a tool was called.
+        self.keep_text_until(mark.start())
         self.calls_tool = True
         self.closing_name = ""
         self.tool_follows = self.tool_follows or step == "result"
         self.speaker = _TOOL if step == "result" else _CALL
 
     def take_python(self, mark: re.Match[str]) -> None:
-        """Take a tool call in Python, with the list around it, all of which is the mark."""
+        """Take a tool call in Python with the list around it, all of which is the mark; elsewhere it is quoted."""
         if self.speaker == _ASSISTANT:
-            self.keep(mark.start())
+            self.keep_text_until(mark.start())
             self.calls_tool = True
             self.set_aside()
             self.speaker_start = mark.end()
@@ -624,7 +650,7 @@ class Turn:
         """
         if self.speaker != _ASSISTANT:
             return None
-        self.keep(mark.start())
+        self.keep_text_until(mark.start())
         self.calls_tool = True
         closed, position = self.end_of_braces(mark.start())
         if not closed:
@@ -632,6 +658,7 @@ class Turn:
             self.speaker, self.closing_name = _CALL, "json"
             return position
         self.set_aside()
+        # The end of a list and of a fence around the call.
         after = _AFTER_CALL.match(self.text, position)
         self.speaker_start = after.end() if after else position
         return self.speaker_start
@@ -643,6 +670,7 @@ class Turn:
         """
         if not mark[0].startswith("response"):
             return self.take_json(mark)
+        # A result's own name closes it, whatever is given for a call.
         self.open_tool("response", mark.start(), closing_name="")
         closed, position = self.end_of_braces(mark.end())
         if closed:
@@ -655,7 +683,7 @@ class Turn:
         If they never are, it is that of the next mark of a turn, or the end of the text.
         """
         depth = 0
-        # The first token is the opening brace; braces in strings do not count.
+        # The first token is the opening brace, so the depth is 0 only behind the last; braces in strings do not count.
         for token in _BRACE.finditer(self.text, self.text.index("{", start)):
             if token.lastgroup == "turn":
                 return False, token.start()
