@@ -33,6 +33,8 @@ _BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"
 _AFTER_LABEL = " \t\r\n,;:-，；：、[(*`\\&"
 #: How many characters may stand between a bracket and what it encloses.
 _NEAR = 8
+# Digits of a coordinate token that are read as a number; `_ENDLESS` stands for one with more.
+_MAX_DIGITS, _ENDLESS = 16, 10**16
 _TAG = re.compile(r"<[^<>]{0,80}>")
 
 
@@ -415,7 +417,11 @@ class _Scan:
         return before.endswith(("[", "［")) and after.startswith(("]", "］"))
 
     def _read_run(self, mark: _Mark) -> None:
-        """Add the boxes of coordinate tokens in a row: four are a box, or two cells of a grid."""
+        """Add the boxes of coordinate tokens in a row: four are a box, or two, the first and the last cell of a grid.
+
+        A row that is no whole number of boxes, or that may be another shape, becomes broken boxes.
+        """
+        # Of each token the digits: ["1", "22"] of "<loc_1><loc_22>".
         tokens = _TOKEN_NUMBER.findall(mark.text)
         # Cells on each side of the grid, 0 for coordinates.
         patches = self.fmt.syntax.patches
@@ -423,30 +429,37 @@ class _Scan:
         # Cells are numbered from 0. A coordinate may be one more than the largest, for the far edge of the image.
         limit = patches**2 - 1 if patches else largest + 1
         box_count, remainder = divmod(len(tokens), 2 if patches else 4)
+        # The last box lacks tokens, and the text ends with the row.
         cut_off = remainder > 0 and mark.end == len(self.text)
-        # `int` refuses endless numbers, in whose place one stands that is too large for any image.
-        numbers = [10**MAX_LIST if len(token) > MAX_LIST else int(token) for token in tokens]
+        # `int` refuses endless numbers: in the place of each stands one that is too large for any image.
+        numbers = [_ENDLESS if len(token) > _MAX_DIGITS else int(token) for token in tokens]
         if max(numbers) > limit:
+            # All boxes of the row are broken, and a row too short for one box is a broken one.
             for _ in range(max(box_count, 1)):
                 self._reject("number_too_large")
         elif patches:
+            # The two cells are the one box of an answer.
             if len(tokens) == 2:
                 # As tokens, which is what every box is read from.
                 self._add([repr(value) for value in patch_index_to_norm1(numbers[0], numbers[1], patches)])
             elif not cut_off:
                 self._reject("wrong_count")
         else:
-            # Eight may be a quadrilateral, and fewer its beginning where the text breaks off. Its corners go around it:
-            # of two sides that face each other one runs backwards, so that a "box" of two corners is not in order.
+            # Eight numbers are two boxes or one quadrilateral, and where the text breaks off fewer may be the beginning
+            # of either. The corners of a quadrilateral go around it: read as two boxes, of its first two corners and of
+            # its last two, one of them has its second corner left of or above its first.
             starts = range(0, 4 * box_count, 4)
             in_order = all(numbers[k] <= numbers[k + 2] and numbers[k + 1] <= numbers[k + 3] for k in starts)
             if (remainder and not cut_off) or (len(tokens) == 8 and not in_order):
-                # Too many for one box: a broken one.
+                # No whole number of boxes, or a quadrilateral: one broken box, whose reason is told by how many numbers
+                # there are, up to more than any shape has.
                 self._add(tokens[:MAX_LIST])
             elif in_order or not cut_off:
+                # The complete boxes, unless they may be the beginning of a quadrilateral.
                 for start in starts:
                     self._add(tokens[start : start + 4])
         if cut_off:
+            # The box in which the text breaks off.
             self._reject("unclosed")
             self.collector.cut_off = True
 
@@ -540,8 +553,8 @@ def scan_lines(text: str, fmt: BoxFormat, collector: BoxCollector) -> None:
         >>> collector.coords
         [120.0, 340.0, 900.0, 400.0]
     """
-    lines = [line for line in text.splitlines() if line]
-    for line in lines[:MAX_BOXES]:
+    for line in itertools.islice(filter(None, text.splitlines()), MAX_BOXES):
+        # The name and the colon, if there are any, and the rest; another colon makes the line prose.
         line_match = _LINE.fullmatch(line.strip(_AROUND_LINE))
         if line_match is None:
             continue

@@ -97,6 +97,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     # The quotes that these keys and labels take in the text, two for each string; a label `null` has none.
     quote_count = 0
     try:
+        # Any value may stand here: what is no object with a list raises, and is left to `scan_json`.
         for item in items:
             box = item[key]
             if len(box) != 4:
@@ -105,6 +106,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
             if len(item) == 2:
                 label = item["label"]
                 labels.append(label or None)
+                # Of two keys, and of the label.
                 quote_count += 6 if type(label) is str else 4
             elif len(item) == 1:
                 labels.append(None)
@@ -196,12 +198,14 @@ def scan_json(text: str, fmt: BoxFormat, collector: BoxCollector) -> str:
     reader = _Reader(unescaped)
     roots = reader.read()
     roots_with_boxes = [root for root in roots if _holds_key(root, fmt)]
+    # In another syntax JSON counts only for its boxes, and for a denial such as {"present": false}.
     if not roots_with_boxes and not fmt.syntax.keyed:
         collector.stated_empty |= any(map(_denies, roots))
         return text
     collector.cut_off |= reader.cut_off
     if reader.limit is not None:
         collector.reject(reader.limit)
+    # The parts of the text between the roots, and where the last root ends.
     outside = []
     end = 0
     # Beside objects with boxes, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
@@ -223,7 +227,7 @@ _BRACKET_OF_TAG = {"open": "[", "close": "]", None: " "}
 
 def _without_escapes(text: str) -> str:
     """JSON with brackets for box tags and without the backslashes of JSON in a string or in Markdown."""
-    # A tag before or behind a number becomes a bracket, any other a blank.
+    # A tag before or behind a number becomes a bracket, any other a blank, by the name of the group that matched.
     if "box" in text and "<" in text:
         text = _BOX_TAG.sub(lambda tag: _BRACKET_OF_TAG[tag.lastgroup], text)
     if "\\" in text:
@@ -288,6 +292,7 @@ class _Reader:
             token = _TOKEN.match(self.text, position)
             if token is None:
                 # The text ends: only braces around complete values may stay open, as in "{ [{...}, {...}]".
+                # Outside all brackets no node is open, and nothing is cut off.
                 self.cut_off = not all(map(_holds_nodes_only, self.open_nodes))
                 break
             position = self.take(token)
@@ -316,16 +321,20 @@ class _Reader:
             self.take_close(token["close"], end)
         elif kind != "comma":
             self.open_nodes[-1].members.append((self.key, _scalar(token)))
-        # The key was that of the member which this token is, begins or ends.
+        # The key was that of the member which this token is, begins or ends: the next one has none so far.
         self.key = None
         return end
 
     def take_colon(self) -> None:
-        """Make the member before a colon, a string in an object, the key of the next member."""
+        """Make the member before a colon, a string in an object, the key of the next member.
+
+        Any other colon, such as a stray one, makes no key.
+        """
         self.key = None
         parent = self.open_nodes[-1]
         if parent.is_object and parent.members:
             key, value = parent.members[-1]
+            # What has a key itself is a value, and not the key of another.
             if key is None and isinstance(value, str):
                 parent.members.pop()
                 self.key = numbers.folded(value)
@@ -355,6 +364,7 @@ class _Reader:
         if depth == MAX_DEPTH:
             self.limit = "too_deep"
             return end
+        # A bracket is one character.
         start = end - 1
         parent = self.open_nodes[-1] if self.open_nodes else None
         # Only `[` and `{` are JSON: for other brackets no last closing one is known.
@@ -373,7 +383,7 @@ class _Reader:
 
 
 def _holds_nodes_only(node: _Node) -> bool:
-    """Whether a node is a pair of braces around lists and objects without keys."""
+    """Whether a node is a pair of braces around lists and objects without keys, so that nothing in it is incomplete."""
     if not node.is_object or not node.members:
         return False
     return all(key is None and isinstance(member, _Node) for key, member in node.members)
@@ -421,6 +431,7 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
     """The value of a token: its text, numbers too, or that of a constant; a `_Cut` if the text breaks off in it."""
     kind = str(token.lastgroup)
     text: str = token[kind]
+    # The group ends where the text does, without a closing quote or anything else behind it.
     if token.end(kind) == len(token.string):
         return _Cut(text)
     if kind == "bare":
@@ -456,12 +467,13 @@ def _collect(
         return
     children = node.nodes()
     if children:
+        # A list of lists or objects: numbers between them are no box.
         for child in children:
             if collector.full:
                 break
             _collect(child, key, fmt, collector, beside_label=beside_label, beside_box=beside_box)
         return
-    # A list of numbers or words.
+    # A list of numbers or words. Without a key, or under one of a list of answers, it stands for a box of the answer.
     if key is None or key in _LIST_KEYS:
         for box_or_reason in _read_box(node, fmt, collector, has_box_key=False):
             collector.take(box_or_reason)
@@ -469,7 +481,8 @@ def _collect(
         # {"answer": []}, but not {"label": "mass", "attributes": []}
         collector.stated_empty |= node.closed and not beside_label
     elif node.closed and not beside_box and not isinstance(numbers.box_or_reason(node.tokens()), str):
-        # Four numbers: a box under a key that is none of the format's.
+        # Four numbers, which `box_or_reason` gives as a list and not as a reason: a box under a key that is none of the
+        # format's.
         collector.reject("unknown_key")
 
 
@@ -490,7 +503,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
     boxes_by_member = _boxes_by_member(members, fmt, collector)
     box_count = sum(map(len, boxes_by_member))
     labels = _labels_of(members)
+    # Of several, under duplicate keys or in a list, the last counts.
     last_label = labels[-1] if labels else None
+    # Confidences are numbers, which like words are kept as they are written.
     scores = [member for key, member in members if key in SCORE_KEYS and isinstance(member, str)]
     score = numbers.read_number(scores[0].strip()) if scores else None
     if not box_count and corners is not None:
@@ -498,6 +513,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         collector.take(_corner_box(node, *corners), last_label, score)
         box_count = 1
     elif not box_count:
+        # "{"bbox_2d": [], "label": "large mass"}" names a finding, so that its empty box states no negative.
         collector.asserted |= _asserts_without_box(members, keys)
     # With duplicate keys there may be as many labels as boxes: these belong together in their order.
     label_of_next_box = iter(labels if len(labels) == box_count else [last_label] * box_count)
@@ -508,6 +524,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
         for box_or_reason in boxes_of_member:
             collector.take(box_or_reason, next(label_of_next_box), score)
         if key in keys or boxes_of_member:
+            # All that it holds was read by `_boxes_by_member`.
             continue
         # Beside a box, or another member that holds boxes, numbers under a name of their own are no failed boxes.
         has_box_beside = beside_box or box_count > 0 or any(other is not member for other in members_with_boxes)
@@ -527,7 +544,10 @@ def _collect_object(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, bes
 
 
 def _boxes_by_member(members: _Members, fmt: BoxFormat, collector: BoxCollector) -> list[list[_BoxOrReason]]:
-    """The boxes, or the reasons why they are none, under each member whose key holds boxes; none for the others."""
+    """The boxes, or the reasons why they are none, under each member whose key holds boxes; none for the others.
+
+    The collector is told of what `_boxes_of` finds beside them.
+    """
     keys = _folded(fmt.keys)
     has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
     boxes_by_member: list[list[_BoxOrReason]] = []
@@ -546,27 +566,40 @@ def _is_list_of_boxes(key: str | None, member: _Value) -> bool:
     """
     if not key or not key.endswith("boxes") or not isinstance(member, _Node) or member.is_object:
         return False
+    # Without a list in it, it is one list of numbers, which is read like any other.
     nodes = member.nodes()
     return bool(nodes) and not any(node.is_object for node in nodes)
 
 
-def _asserts_without_box(members: _Members, keys: frozenset[str]) -> bool:
-    """Whether there is an empty box among the members, one beside it says that there is a finding, and none denies it.
+def _asserts_without_box(members: _Members, box_keys: frozenset[str]) -> bool:
+    """Whether an object without a box of its own says that there is a finding: `{"bbox": null, "size": "3 cm"}`.
 
-    `keys`: those of boxes.
+    It does if it has the key of a box, some other member asserts a finding, and no member denies one.
+
+    Args:
+        members: of an object under whose box keys, if it has any, neither a box nor a broken one was read: it holds
+            nothing, a word for it such as "none", or an object that is read by itself.
+        box_keys: the keys that hold a box, `folded` as those of the members.
     """
-    if all(key not in keys for key, _ in members) or any(_denies_finding(key, member) for key, member in members):
+    # An object without such a key is about something else than a box.
+    if box_keys.isdisjoint(key for key, _ in members) or any(_denies_finding(key, member) for key, member in members):
         return False
-    return any(_asserts_finding(key, member) for key, member in members if key not in keys)
+    return any(_asserts_finding(key, member) for key, member in members if key not in box_keys)
 
 
 def _denies_finding(key: str | None, value: _Value) -> bool:
-    """Whether a member says that there is no finding: `"present": false`, `"label": "none"`."""
+    """Whether a member says that there is no finding: `"present": false`, `"label": "none"`.
+
+    `key`: `folded`, None for no key. Only under a key of statements or labels the words are about the finding.
+    """
     return key in _NAMING_KEYS and (value is False or (isinstance(value, str) and _is_nothing(value)))
 
 
 def _asserts_finding(key: str | None, value: _Value) -> bool:
-    """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
+    """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`.
+
+    Whatever describes something says so; what is empty, nothing or 0 does not. `key`: `folded`, None for no key.
+    """
     if isinstance(value, _Node):
         for inner_key, member in value.members:
             # What has no key, or the two letters of a language such as "en", counts as under the key of the whole.
@@ -576,6 +609,7 @@ def _asserts_finding(key: str | None, value: _Value) -> bool:
     if isinstance(value, bool):
         # "present": true and "normal": false both say that there is a finding.
         is_about_normality = bool(key and _NORMAL_KEY.search(key))
+        # True under a key of findings, or False under one of normality.
         return value != is_about_normality
     if value is None or _is_nothing(value) or numbers.read_number(value) == 0:
         return False
@@ -591,12 +625,13 @@ def _is_nothing(words: str) -> bool:
 def _joined_corners(members: _Members) -> _Members:
     """The members, with two corner points as one list under the key of the first.
 
-    In `"bbox": (1,2),(3,4)` the second stands without a key.
+    In `"bbox": (1,2),(3,4)` the comma ends the member, so that the second point stands as a member without a key.
     """
     joined: _Members = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
             key, first_corner = joined.pop()
+            # Where it stands is asked of nodes at the top level alone.
             both_corners = _Node("[", start=0)
             both_corners.members = [(None, first_corner), (None, member)]
             member = both_corners
@@ -621,12 +656,15 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
     It is a list of numbers, two corner points, a list of either, any of these in a string, or an object that names
     corners. Boxes of findings in an object go to the collector, which is also told of a no-finding statement.
     """
+    # `null`.
     if member is None:
         collector.stated_empty = True
         return []
     if isinstance(member, _Cut):
+        # The text breaks off in it. It is a string too, so this comes first.
         return ["unclosed"]
     if isinstance(member, str):
+        # "[1, 2, 3, 4]" in quotes: without its brackets it is split into numbers.
         content = member.translate(_BRACKETS_TO_BLANKS)
         if content.strip(" .").casefold() in numbers.NOTHING:
             collector.stated_empty = True
@@ -639,6 +677,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, collector: BoxCollector) -> list[_
         if corners is not None:
             return [_corner_box(member, *corners)]
         if _holds_key(member, fmt):
+            # Objects with boxes of their own, each with its own label.
             _collect_object(member, fmt, collector)
             return []
         return ["not_a_number"]
@@ -666,6 +705,7 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
 
     `corners`, the keys of its numbers, and `order`, that of these numbers, are as :func:`_corners` gives them.
     """
+    # Of duplicate keys the last counts.
     value_by_key = dict(node.members)
     tokens: list[str] = []
     for corner in corners:
@@ -682,14 +722,15 @@ def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason
 
 
 def _read_box(node: _Node, fmt: BoxFormat, collector: BoxCollector, *, has_box_key: bool) -> list[_BoxOrReason]:
-    """The one box in a list of scalars, or the reason why it is none; nothing for prose and for a no-finding statement.
+    """A list with the one box in a list of scalars, or with the reason why it is none.
 
-    A list that begins with a word is prose unless its key holds boxes.
+    It is empty for prose, as which a list counts that begins with a word, unless its key holds boxes (`has_box_key`);
+    and for a no-finding statement, of which the collector is told.
     """
     tokens = node.tokens()
     if tokens and not has_box_key and not numbers.looks_numeric(tokens[0]):
         return []
-    # This holds for an empty list as well: [] says that there is nothing.
+    # This holds for an empty list as well: [] says that there is nothing, but not "[", in which the text breaks off.
     if all(token.casefold() in numbers.NOTHING for token in tokens):
         collector.stated_empty |= node.closed
         return []
@@ -711,7 +752,7 @@ def _labels_of(members: _Members) -> list[str | None]:
         return []
     values = [member for key, member in members if key == label_key]
     if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
-        # One list of labels for a list of boxes.
+        # One list of labels for a list of boxes. Several values are those of duplicate keys, a label each.
         values = [member for _, member in values[0].members]
     return list(map(_label, values))
 
