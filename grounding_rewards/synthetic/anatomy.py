@@ -16,8 +16,8 @@ VIEWS = ("PA", "AP")
 
 # Range of the cardiothoracic ratio of a normal heart.
 _NORMAL_RATIO = (0.40, 0.48)
-# Width of soft edges in millimetres.
-_EDGE = 4.0
+#: Width of soft edges in millimetres.
+EDGE = 4.0
 
 # Outline of a lung from its apex (level 0) to its lowest point (1): distance of the inner and of the outer edge from
 # the midline in half widths of the chest.
@@ -253,7 +253,7 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
 
     rng = np.random.default_rng(anatomy.seed)
     for lung in anatomy.lungs:
-        canvas.air = np.maximum(canvas.air, ramp(lung.inward(canvas), _EDGE))
+        canvas.air = np.maximum(canvas.air, ramp(lung.inward(canvas), EDGE))
     middle, top, base, half = anatomy.middle, anatomy.top, anatomy.base, anatomy.half_width
     # The body from the neck over the shoulders to the hips, thinner towards its sides, and denser below the lungs.
     heights = np.array([top - 400, top - 55, top - 30, top - 5, top + 45, top + 115, base, base + 200])
@@ -264,7 +264,7 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
     # The windpipe is full of air; the arch of the aorta displaces some, and the stomach below has a bubble.
     windpipe = Line(np.array([[middle, -20.0], [middle + 1.0, top + 62.0]]), width=17.0, amount=-0.30)
     canvas.add_lines(canvas.tissue, [*_spine(middle, base + 300.0, width=34.0), windpipe])
-    canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=_EDGE)
+    canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=EDGE)
     canvas.tissue -= 0.35 * canvas.ellipse(middle + 0.5 * half, base - 6.0, 26.0, 15.0, softness=6.0)
     for lung in anatomy.lungs:
         side = lung.side
@@ -290,7 +290,7 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
     flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
     # A third of the heart is on the patient's right of the midline.
     x, y = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width
-    mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=_EDGE, tilt=0.6)
+    mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=EDGE, tilt=0.6)
     canvas.air *= 1.0 - 0.9 * mask
     canvas.tissue += 0.25 * mask
     return mask
@@ -309,6 +309,7 @@ def _spine(x: float, end: float, *, width: float) -> list[Line]:
 def _ribs(lung: Lung) -> list[Line]:
     """The lines of the ribs around a lung: the back of each with a darker middle, and the front of some."""
     ribs: list[Line] = []
+    # Points along a rib, from the spine (0) to the wall (1); ten ribs from a little above the apex to the base.
     share = np.linspace(0.0, 1.0, 14)
     gap = (lung.base - lung.top) / 9.0
     starts = lung.top - 2.0 + np.arange(10) * gap
@@ -316,9 +317,13 @@ def _ribs(lung: Lung) -> list[Line]:
     x_min, x_max = lung.edges(starts + 10.0)
     reaches = np.maximum(np.abs(x_min - lung.middle), np.abs(x_max - lung.middle)) + 5.0
     for number, (start, reach) in enumerate(zip(starts, reaches, strict=True)):
+        # From the edge of the spine, 16 mm beside the midline. The back rises in an arch and then falls to the wall,
+        # that of lower ribs more.
         x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
         back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
         ribs += [Line(back, width=10.0, amount=0.15), Line(back, width=5.5, amount=-0.05)]
+        # The fronts of the first and of the lowest ribs are left out; the others fall from the wall, where the back
+        # ends, towards the midline, which they do not reach.
         if 0 < number < 7:
             front = np.stack([x[4:], back[-1, 1] + 44.0 * (1.0 - share[4:]) ** 0.8 + 4.0], axis=1)
             ribs.append(Line(front, width=11.0, amount=0.07))
@@ -333,6 +338,8 @@ def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[L
         rng: of their directions and widths.
         thinnest: width in millimetres below which a part is left out.
     """
+    # The direction from the midline to the wall, in radians: to the left in the left half of the image, else to the
+    # right.
     outward = np.pi if lung.side < 0 else 0.0
     turns, shifts, root_widths, bends = [], [], [], []
     # One vessel after the other: drawn in another order, all images would be others.
@@ -341,12 +348,16 @@ def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[L
         shifts.append(rng.normal(0.0, (4.0, 14.0)))
         root_widths.append(rng.uniform(1.8, 4.5))
         bends.append(rng.normal(0.0, 0.22, 2 * _PARTS))
-    # The direction of each piece, which bends off the one before.
+    # The direction of each piece, which bends off the one before: the sum of the first direction and of all bends so
+    # far. The first column, that direction itself, is that of no piece.
     angles = np.cumsum(np.column_stack([outward + np.array(turns), bends]), axis=1)[:, 1:]
-    # The pieces of a straight vessel together reach 8/9 of this, so that it ends inside the lung.
-    reach = 0.95 * lung.half_width
-    steps = reach / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
+    # All pieces are equally long. The 2 * _PARTS = 8 of a straight vessel together are 0.84 half widths of the chest
+    # long, far enough to reach the wall; what lies beyond the lung is not seen, as vessels count only inside air.
+    piece_length = 0.95 * lung.half_width / 9.0
+    steps = piece_length * np.stack([np.cos(angles), np.sin(angles)], axis=2)
+    # The roots lie near the inner edge, which is the larger x in the left half of the image, and halfway down.
     roots = np.array(lung.point(0.95 if lung.side < 0 else 0.05, 0.55)) + np.array(shifts)
+    # From the root on, the ends of the pieces: (vessels, pieces + 1, 2), x and y. Widths are (vessels, parts).
     points = np.cumsum(np.concatenate([roots[:, None], steps], axis=1), axis=1)
     widths = np.cumprod(np.column_stack([root_widths, np.full((_VESSELS, _PARTS - 1), _THINNING)]), axis=1)
     lines = []
@@ -354,6 +365,7 @@ def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[L
         for part, width in enumerate(part_widths):
             # A thinner part would be invisible, and small images are drawn by the thousand.
             if width >= thinnest:
+                # Below 2.5 mm it is fainter, in proportion to its width; a part is two pieces, three points.
                 amount = _VESSEL_AMOUNT * min(1.0, width / 2.5)
                 lines.append(Line(vessel[2 * part : 2 * part + 3], width, amount))
     return lines

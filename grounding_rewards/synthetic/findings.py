@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Line, Lung, paint_heart, ramp
+from grounding_rewards.synthetic.anatomy import EDGE, VIEWS, Anatomy, Canvas, Line, Lung, paint_heart, ramp
 
 _SIDES = {-1: "right", 1: "left"}
 _DEGREES = ("small", "moderate", "large")
-# Width of soft edges, and side of an image of NIH, in millimetres.
-_EDGE = 4.0
-_IMAGE = 400.0
+# Side of an image of NIH in millimetres.
+_NIH_SIDE = 400.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class PlannedFinding:
         width: Before it is cut off at the lung or the image.
         height: Likewise.
         phrase: For a report; `{zone}` is replaced by the name of the place when the box is known.
-        seed: Of its irregular outline.
+        seed: Of its irregular outline or its tilt; 0 where nothing of it is random.
     """
 
     label: str
@@ -41,7 +40,7 @@ class PlannedFinding:
     width: float
     height: float
     phrase: str
-    seed: int
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,36 +86,40 @@ def _in_lung(
 
 
 def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a nodule."""
-    # NIH, 79 boxes: side 0.045, 0.068, 0.095. A box leaves about a fifth of margin; 30 mm and more is a mass
-    # (Fleischner Society glossary, Radiology 2008;246:697).
-    size = min(29.0, 0.8 * _IMAGE * _draw_lognormal(rng, 0.045, 0.068, 0.095))
+    """Draw the size, the place and the words of a nodule; all lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the sides of the 79 boxes of NIH, as fractions of the image's side. Such a
+    # box leaves about a fifth of margin, hence 0.8; 30 mm and more is a mass (Fleischner Society glossary, Radiology
+    # 2008;246:697).
+    size = min(29.0, 0.8 * _NIH_SIDE * _draw_lognormal(rng, 0.045, 0.068, 0.095))
     shape = size, min(29.0, size * float(rng.uniform(0.85, 1.15)))
     return _in_lung(rng, anatomy, "nodule", shape, "small" if size < 16 else "")
 
 
 def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a mass."""
-    # NIH, 85 boxes: side 0.076, 0.121, 0.347.
-    size = float(np.clip(0.8 * _IMAGE * _draw_lognormal(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
+    """Draw the size, the place and the words of a mass; all lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the sides of the 85 boxes of NIH, as fractions of the image's side. Such a
+    # box leaves about a fifth of margin, hence 0.8. A smaller one is a nodule; it has 110 mm at most.
+    size = float(np.clip(0.8 * _NIH_SIDE * _draw_lognormal(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
     shape = size, max(31.0, size * float(rng.uniform(0.8, 1.2)))
     return _in_lung(rng, anatomy, "mass", shape, "large" if size > 60 else "")
 
 
 def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a consolidation."""
-    # NIH, pneumonia, 120 boxes: width 0.164, 0.223, 0.574, height 0.158, 0.269, 0.497.
-    width = _IMAGE * _draw_lognormal(rng, 0.164, 0.223, 0.574)
-    height = _IMAGE * _draw_lognormal(rng, 0.158, 0.269, 0.497)
+    """Draw the size, the place and the words of a consolidation; all lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the width and of the height of the 120 boxes of pneumonia of NIH, as
+    # fractions of the image's side.
+    width = _NIH_SIDE * _draw_lognormal(rng, 0.164, 0.223, 0.574)
+    height = _NIH_SIDE * _draw_lognormal(rng, 0.158, 0.269, 0.497)
     return _in_lung(rng, anatomy, "consolidation", (width, height), "large" if height > 140 else "")
 
 
 def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a linear atelectasis."""
-    # NIH, 180 boxes: width 0.099, 0.167, 0.321.
+    """Draw the size, the place and the words of a linear atelectasis; all lengths are millimetres."""
+    # Near the middle of a lung, in its lower part. The width has the 10th, 50th and 90th percentile of that of the 180
+    # boxes of NIH, as fractions of the image's side; the height is that of a band, not of a box.
     lung = _random_lung(rng, anatomy)
     x, y = lung.point(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
-    size = _IMAGE * _draw_lognormal(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
+    size = _NIH_SIDE * _draw_lognormal(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
     phrase = "linear atelectasis in the {zone}"
     return PlannedFinding("atelectasis", lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
 
@@ -129,40 +132,44 @@ def _degree(value: float, moderate_limit: float, large_limit: float, words: Sequ
 
 
 def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a pleural effusion."""
-    # NIH, 153 boxes: height 0.087, 0.271, 0.588.
+    """Draw the size, the place and the words of a pleural effusion; all lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the height of the 153 boxes of NIH, as fractions of the image's side; at
+    # least a fifth of the lung stays above the fluid.
     lung = _random_lung(rng, anatomy)
-    height = min(_IMAGE * _draw_lognormal(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
+    height = min(_NIH_SIDE * _draw_lognormal(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 70, 150)} {_SIDES[lung.side]} pleural effusion"
-    # Its y is that of the highest point; x and width play no part in painting, nor does the seed.
-    y = lung.base - height
-    return PlannedFinding("pleural effusion", lung.side, lung.middle, y, lung.half_width, height, phrase, 0)
+    # Its y is that of the highest point; x and width play no part in painting.
+    x, y, width = lung.middle, lung.base - height, lung.half_width
+    return PlannedFinding("pleural effusion", lung.side, x, y, width, height, phrase)
 
 
 def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of an apical pneumothorax."""
-    # NIH, 98 boxes: height 0.083, 0.201, 0.517.
+    """Draw the size, the place and the words of an apical pneumothorax; all lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the height of the 98 boxes of NIH, as fractions of the image's side; the
+    # lowest fifth of the lung at least keeps its place.
     lung = _random_lung(rng, anatomy)
-    height = min(_IMAGE * _draw_lognormal(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
+    height = min(_NIH_SIDE * _draw_lognormal(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
     phrase = f"{_degree(height, 60, 120)} {_SIDES[lung.side]} apical pneumothorax"
-    # Its y is that of the apex, its width that of the gap at the wall beside it; the outline is not random.
-    return PlannedFinding("pneumothorax", lung.side, lung.middle, lung.top, 0.35 * height, height, phrase, 0)
+    # Its y is that of the apex, and its width that of the gap between lung and wall there: the farther down the gap
+    # goes, the wider it is. Its x plays no part in painting.
+    x, y, width = lung.middle, lung.top, 0.35 * height
+    return PlannedFinding("pneumothorax", lung.side, x, y, width, height, phrase)
 
 
 def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of an enlarged heart."""
-    # NIH, 146 boxes: width 0.403, 0.466, 0.535. The ratio is that of the heart's width to the chest's; from 0.5 up a
-    # heart is enlarged, and here clearly so.
-    ratio = float(np.clip(_IMAGE * _draw_lognormal(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
+    """Draw the size, the place and the words of an enlarged heart; lengths are millimetres."""
+    # The 10th, 50th and 90th percentile of the width of the 146 boxes of NIH, as fractions of the image's side. The
+    # ratio is that of the heart's width to the chest's; from 0.5 up a heart is enlarged, and here clearly so.
+    ratio = float(np.clip(_NIH_SIDE * _draw_lognormal(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
     width = 2 * anatomy.half_width * ratio
     phrase = f"{_degree(ratio, 0.58, 0.65, ('mild', 'moderate', 'severe'))} cardiomegaly"
-    # `paint_heart` takes the width alone, and knows the place.
-    return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, phrase, 0)
+    # `paint_heart` takes the width alone, and knows the place and the height; a heart lies on neither side, hence 0.
+    return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, phrase)
 
 
 def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of a pacemaker."""
-    # Usual devices are 40 to 55 mm wide and 40 to 60 mm high. Most lie below the left clavicle.
+    """Draw the size, the place and the words of a pacemaker; all lengths are millimetres."""
+    # Usual devices are 40 to 55 mm wide and 40 to 60 mm high. Most lie below the left clavicle, on the side 1.
     side = int(rng.choice([-1, 1], p=[0.25, 0.75]))
     x = anatomy.middle + side * float(rng.uniform(0.62, 0.85)) * anatomy.half_width
     y = anatomy.top + float(rng.uniform(45.0, 80.0))
@@ -172,11 +179,12 @@ def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindi
 
 
 def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
-    """Draw the size, the place and the words of an endotracheal tube."""
+    """Draw the size, the place and the words of an endotracheal tube; all lengths are millimetres."""
+    # It comes from above the image, so that its height is the y of its tip; it lies on neither side, hence 0.
     # Outer diameter 9 to 12 mm; the tip lies 30 to 50 mm above the carina, which is 62 mm below the apex.
     tip = anatomy.top + 62.0 - float(rng.uniform(30.0, 50.0))
     width, phrase = float(rng.uniform(9.0, 12.0)), "endotracheal tube in the midline"
-    return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, width, tip, phrase, 0)
+    return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, width, tip, phrase)
 
 
 def _lobed_distance(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
@@ -215,13 +223,14 @@ def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindi
     rng = np.random.default_rng(finding.seed + 1)
     size = min(finding.width, finding.height)
     extent = ramp((1.0 - _lobed_distance(canvas, finding, bumps=0.18)) * size / 2, softness=0.2 * size)
-    # Noise on a grid of 64 x 64 points over the image, so that patches do not depend on its number of pixels.
+    # Smooth noise on a grid of 64 x 64 points over the image, so that patches do not depend on its number of pixels.
     rows, columns = canvas.tissue.shape
     grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
     grain_points = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
     # How dense each place is, from 0.25 to 1; order 1 interpolates linearly.
     patches = np.clip(0.65 + 1.6 * map_coordinates(grain, grain_points, order=1), 0.25, 1.0)
-    mask = extent * ramp(lung.inward(canvas), _EDGE)
+    # Only inside the lung is there air to displace.
+    mask = extent * ramp(lung.inward(canvas), EDGE)
     # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.8 * mask * patches
@@ -233,7 +242,7 @@ def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding
     lung = _lung_of(anatomy, finding)
     tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
     band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
-    mask = band * ramp(lung.inward(canvas), _EDGE)
+    mask = band * ramp(lung.inward(canvas), EDGE)
     # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.75 * mask
@@ -249,8 +258,9 @@ def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -
     # 0 at the midline, 1 at the wall.
     outwards = 1.0 - from_left if finding.side < 0 else from_left
     # The y of the surface, a meniscus: fluid climbs up to `finding.y` along the wall.
+    # At the midline it lies three quarters of the height lower.
     surface = finding.y + 0.75 * finding.height * (1.0 - outwards**1.6)
-    mask = ramp(canvas.y - surface, softness=7.0) * ramp(lung.inward(canvas), _EDGE)
+    mask = ramp(canvas.y - surface, softness=7.0) * ramp(lung.inward(canvas), EDGE)
     # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
     canvas.air *= 1.0 - 0.97 * mask
@@ -267,10 +277,11 @@ def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFindin
     # Distance from the edge of the collapsed lung in millimetres: positive in the lung, negative in the air around it.
     # The lung has sunk from the wall, less in lower parts, and from the apex, by about half as much.
     gap = np.minimum(from_wall - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
-    inside = ramp(lung.inward(canvas), _EDGE) * (canvas.y < finding.y + finding.height)
+    inside = ramp(lung.inward(canvas), EDGE) * (canvas.y < finding.y + finding.height)
     mask = ramp(-gap, softness=2.5) * inside
     # Where an earlier finding has displaced the air, this one cannot be seen.
     visible = mask * canvas.air
+    # Air alone has no vessels and lets more rays pass than a lung.
     canvas.vessels *= 1.0 - mask
     canvas.air += 0.14 * visible
     # The edge of the collapsed lung, where the gap is 0, is a thin white line.
@@ -293,6 +304,7 @@ def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) 
     # A superellipse, which is a box with round corners: the radius is 1 on its outline.
     radius = ((2 * along / finding.width) ** 4 + (2 * across / finding.height) ** 4) ** 0.25
     mask = ramp((1.0 - radius) * finding.width / 2, softness=1.5)
+    # Metal: denser than anything of the body.
     canvas.tissue += 2.6 * mask
     return mask
 
