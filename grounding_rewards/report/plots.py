@@ -123,7 +123,7 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> line = Plot("line", "", "", lambda figure: figure.subplots().plot([0, 1]), (1, 1))
+        >>> line = Plot("line", "", "", lambda canvas: canvas.subplots().plot([0, 1]), (1, 1))
         >>> with TemporaryDirectory() as folder:
         ...     [path.name for path in write_plots([line], Path(folder))]
         ['line.png', 'line.pdf']

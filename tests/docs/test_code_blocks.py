@@ -17,7 +17,7 @@ LEFT_OUT = {"...", "…"}
 # Programs of others, which have options of their own.
 FOREIGN = {"accelerate", "cd", "git", "hf", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
 OF_OTHERS = {"--KEY", "--key", "--kill-on-bad-exit", "--num_processes"}
-LANGUAGES = {"", "bash", "bibtex", "console", "json", "pycon", "python", "text", "toml", "yaml"}
+LANGUAGES = {"", "bash", "console", "json", "pycon", "python", "text", "toml", "yaml"}
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 

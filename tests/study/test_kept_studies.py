@@ -89,7 +89,7 @@ def test_the_advice_of_readme_is_the_page_s_with_the_changes_of_the_answers():
     for words, arm in (
         (f"raised mean IoU by {{}} (loose boxes, from {begun[0]:.3f}) and {{}} (far ones, from {begun[1]:.3f})", "sft"),
         ("R4 by {} and {}, with fewer", "R4"),
-        ("**Not R1**: mean IoU rose by {} and {}, and most spurious", "R1"),
+        ("**Not R1**: mean IoU rose by {} and {}; most spurious", "R1"),
     ):
         assert words.format(*(f"{gains[start, arm]:.3f}" for start in ("loose", "far"))) in advice
     for (start, arm), gain in gains.items():
