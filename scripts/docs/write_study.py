@@ -833,10 +833,10 @@ def parameters() -> str:
 
 
 _LONG = """\
-The same arms and images, after {steps} steps, one run of an arm from each of two checkpoints of one seed
+The same arms and images, after {steps} steps, one run of an arm from each checkpoint of one seed
 ({before}):
 {runs} of {declared} runs were made. † marks runs from a checkpoint that was taught again with the same settings, and
-came out with other weights on another processor. "Later" is what the steps after {first} added, with its interval
+came out with other weights, on another processor. "Later" is what the steps after {first} added, with its interval
 over images, which says nothing of another training. Every metric:
 {rows}.
 
@@ -864,7 +864,7 @@ GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub; CC 
 images."""
 
 _FINDINGS = """\
-Asked for one finding of NIH's radiographs, the shipped model, taught on, is worse than a box that never moves, and
+Asked for one finding of NIH's radiographs, the shipped model, taught on once, is worse than a box that never moves, and
 depends a little on the image: a mean IoU of {iou}, where the same answers dealt to other images with the same finding
 reach {dealt}, so an image dependence of {dependence}. Of single findings that interval is above 0 for {labels}. The
 median training box of each finding, which never moves, reaches {constant}. These are {questions} questions about
@@ -1008,7 +1008,7 @@ different clean ones stand behind loose.2, behind missed.2, and behind clean.2, 
 radiographs one of its own behind far.2; and R1 and R5 began from loose.1 otherwise than R3, R4 and soft_f1, as their
 first batches show. [Running a study](run_a_study.md) says how one makes one's own.
 
-Cut for want of time (a checkpoint is named by its fault and seed): {cut}.
+Cut for want of time, the last when most results were known (a checkpoint is named by its fault and seed): {cut}.
 
     grounding-rewards study configs/study/faults.yaml --out docs/study/faults --jobs 2
     python scripts/docs/write_study.py                     # this page and the tables, from docs/study
