@@ -73,7 +73,12 @@ def group_duplicates(
     pairs = [(members[earlier], members[later]) for earlier, later in find_near_duplicates(signatures)]
     split_sizes = Counter(member.split for member in members)
     left_out = _copies_in_two_splits(pairs, split_sizes)
-    left_out |= _copies_between_splits(members, pairs, left_out)
+    patients = _patients_with_copies(pairs, left_out)
+    between_splits = _copies_between_splits(members, pairs, patients)
+    if between_splits:
+        left_out |= between_splits
+        # Patients who shared these images alone share none.
+        patients = _patients_with_copies(pairs, left_out)
     if left_out and bad_rows == "refuse":
         sentences = [f"{image} is {reason}" for image, reason in left_out.items()]
         raise ValueError(
@@ -81,7 +86,6 @@ def group_duplicates(
             f"{first_of(sentences)}. Draw the splits anew: prepare the images with "
             'splits_from="hash" (--splits-from hash); or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
-    patients = _patients_with_copies(pairs, left_out)
     groups: dict[str, str] = {}
     for group in patients.subsets():
         # The first name in the alphabet, whatever the order of the images.
@@ -107,10 +111,9 @@ def _patients_with_copies(pairs: Iterable[tuple[_Member, _Member]], left_out: Ma
 
 
 def _copies_between_splits(
-    members: Sequence[_Member], pairs: Sequence[tuple[_Member, _Member]], left_out: Mapping[str, str]
+    members: Sequence[_Member], pairs: Sequence[tuple[_Member, _Member]], patients: Any
 ) -> dict[str, str]:
     """The reason for each image without a split to leave out, as its patient's images have copies in two splits."""
-    patients = _patients_with_copies(pairs, left_out)
     splits_of_set: dict[str, set[str]] = defaultdict(set)
     for member in members:
         if member.split and member.patient in patients:

@@ -326,8 +326,10 @@ class GroundingReward(BoxScorer):
 
     def _refuse_lost_labels(self, formats: Sequence[BoxFormat]) -> None:
         """Refuse formats that write no labels if the reward compares them."""
-        # None if labels play no part. By identity, as hashing a format, with all that it has, is slow.
-        distinct_formats = {id(fmt): fmt for fmt in formats}.values() if self.compares_labels else ()
+        if not self.compares_labels:
+            return
+        # By identity, as hashing a format, with all that it has, is slow.
+        distinct_formats = {id(fmt): fmt for fmt in formats}.values()
         for fmt in distinct_formats:
             if not scoring.has_labels(fmt):
                 raise ValueError(
