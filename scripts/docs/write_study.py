@@ -115,6 +115,8 @@ def main() -> None:
     columns = columns_of(result)
     for plot in (gains_plot(result, columns), learning_plot(result)):
         plot.save(folder / f"{plot.name}.svg", "svg")
+    real_folder = arguments.studies / REAL_STUDY
+    real_study = read_study(real_folder, fewest=1)
     text = _PAGE.format(
         state=state(result),
         matrices=matrices(result, columns),
@@ -124,13 +126,13 @@ def main() -> None:
         signal=signal_record(result, folder, columns),
         advice=advice(result, columns),
         long=longer_runs(arguments.studies / LONG_STUDY, arguments.studies / LONG_AGAIN),
-        real=real_radiographs(arguments.studies / REAL_STUDY),
+        real=real_radiographs(real_study, real_folder),
         findings=real_findings(arguments.studies / NIH_FINDINGS),
         cut=cut_runs(result.study),
         clean_losses=mean_iou_losses(result, ("R1", "R3", DEFAULT, "R5", "soft_f1")),
         clean_control_losses=mean_iou_losses(result, ("sft", "blank")),
         blank_ties=groups_without_spread(result.study),
-        real_ties=groups_without_spread(read_study(arguments.studies / REAL_STUDY, fewest=1)),
+        real_ties=groups_without_spread(real_study),
         parameters=parameters(),
     )
     write_whole(arguments.output, text)
@@ -737,9 +739,9 @@ def longer_runs(folder: Path, again: Path) -> str:
     )
 
 
-def real_radiographs(folder: Path) -> str:
+def real_radiographs(study: Study, folder: Path) -> str:
     """The study of faults on real radiographs: its matrix, and a sentence for each fault."""
-    result = analyse(read_study(folder, fewest=1))
+    result = analyse(study)
     write_rows(result, folder)
     columns = columns_of(result)
     measure = columns[0].measure
